@@ -1,0 +1,46 @@
+"""Packaging of codea1_jax. `make train` and `make test` need nothing else."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+setup(
+  name="codea1_jax",
+  version="0.1.0",
+  description=(
+    "Code-A1 in JAX: a code model and a test model trained against each "
+    "other with GRPO"
+  ),
+  long_description=pathlib.Path(__file__).with_name("README.md").read_text()
+  if pathlib.Path(__file__).with_name("README.md").exists()
+  else "",
+  long_description_content_type="text/markdown",
+  license="Apache-2.0",
+  python_requires=">=3.11",
+  packages=find_packages(include=["codea1_jax*", "configs", "experiments"]),
+  package_data={
+    "codea1_jax.tiny": ["*.jsonl", "*/*.json", "*/*.safetensors", "*/*.jinja"]
+  },
+  install_requires=[
+    "absl-py>=2.1",
+    "flax>=0.12",
+    "jax>=0.10",
+    "jinja2>=3.1",
+    "ml-collections>=1.0",
+    "numpy>=2.0",
+    "optax>=0.2.5",
+    "orbax-checkpoint>=0.11",
+    "safetensors>=0.5",
+    "tqdm>=4.66",
+    "transformers>=5.0",
+  ],
+  extras_require={
+    "test": ["hypothesis>=6.100", "pytest>=8.0", "ruff>=0.11"],
+    "parity": ["torch>=2.6"],
+    "hub": ["huggingface-hub>=1.0", "pyarrow>=17"],
+    "tensorboard": ["tensorboardX>=2.6"],
+    "cuda12": ["jax[cuda12]>=0.10"],
+    "cuda13": ["jax[cuda13]>=0.10"],
+    "tpu": ["jax[tpu]>=0.10"],
+  },
+)
