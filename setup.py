@@ -19,7 +19,8 @@ setup(
   python_requires=">=3.11",
   packages=find_packages(include=["codea1_jax*", "configs", "experiments"]),
   package_data={
-    "codea1_jax.tiny": ["*.jsonl", "*/*.json", "*/*.safetensors", "*/*.jinja"]
+    "codea1_jax": ["report_template.html"],
+    "codea1_jax.tiny": ["*.jsonl", "*/*.json", "*/*.safetensors"],
   },
   install_requires=[
     "absl-py>=2.1",

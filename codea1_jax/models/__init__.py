@@ -1,0 +1,1 @@
+"""Language models as functions of their parameters, and their files."""

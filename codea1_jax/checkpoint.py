@@ -1,0 +1,75 @@
+"""The whole game as one Orbax checkpoint: policies, optimizers, book, step."""
+
+import json
+import pathlib
+from typing import Any
+
+import orbax.checkpoint as ocp
+
+from codea1_jax.mistake_book import MistakeBook
+from codea1_jax.train_state import RunState
+from codea1_jax.update import Parallel
+
+
+class Checkpoints:
+  """Saves and restores RunStates below `workdir/checkpoints`."""
+
+  def __init__(self, workdir: str | pathlib.Path, keep: int):
+    self._directory = (pathlib.Path(workdir) / "checkpoints").absolute()
+    options = ocp.CheckpointManagerOptions(
+      max_to_keep=keep, create=True, enable_async_checkpointing=False
+    )
+    self._manager = ocp.CheckpointManager(self._directory, options=options)
+
+  def latest_step(self) -> int | None:
+    return self._manager.latest_step()
+
+  def save(self, state: RunState, parallel: Parallel) -> None:
+    """Writes both policies and the book in one commit; once a step."""
+    if state.step in self._manager.all_steps():
+      return
+    self._manager.save(
+      state.step,
+      args=ocp.args.Composite(
+        policies=ocp.args.StandardSave(_policies(state, parallel)),
+        game=ocp.args.JsonSave(
+          {"step": state.step, "book": json.loads(state.book.to_json())}
+        ),
+      ),
+      force=True,
+    )
+    self._manager.wait_until_finished()
+
+  def restore(self, state: RunState, parallel: Parallel) -> RunState:
+    """The newest checkpoint; `state` gives structure, shapes and types.
+
+    Raises:
+      FileNotFoundError: there is none.
+    """
+    step = self.latest_step()
+    if step is None:
+      raise FileNotFoundError(f"no checkpoint below {self._directory}")
+    template = _policies(state, parallel)
+    restored = self._manager.restore(
+      step,
+      args=ocp.args.Composite(
+        policies=ocp.args.StandardRestore(template),
+        game=ocp.args.JsonRestore(),
+      ),
+    )
+    policies = parallel.replicate(restored["policies"])
+    game = restored["game"]
+    return RunState(
+      code=policies["code"],
+      test=policies["test"],
+      book=MistakeBook.from_json(json.dumps(game["book"])),
+      step=game["step"],
+    )
+
+  def close(self) -> None:
+    self._manager.close()
+
+
+def _policies(state: RunState, parallel: Parallel) -> dict[str, Any]:
+  """One copy of each policy, whatever the number of devices."""
+  return parallel.unreplicate({"code": state.code, "test": state.test})

@@ -1,0 +1,336 @@
+"""Group-relative policy optimization: the maths of Code-A1's two updates.
+
+Arrays and scalars only; never a config, a model or a device. Advantages and
+TopVar work on a step's few thousand rewards and are numpy; everything that is
+differentiated is jax.
+
+Letters: B sequences, T completion tokens, D hidden, V vocabulary, G samples of
+one group, and Q, M, N as in types.py. Equations: Code-A1 (arXiv 2603.15611),
+GRPO (arXiv 2402.03300), DAPO's asymmetric clip (arXiv 2503.14476).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+LOG_RATIO_LIMIT = 20.0  # exp(20) is still far from overflow in float32
+K3_LIMIT = 10.0
+AGGREGATIONS = (
+  "token_mean",
+  "seq_mean_token_mean",
+  "seq_mean_token_sum",
+  "seq_mean_token_sum_norm",
+)
+_TIE_DECIMALS = 6  # below this, float32 rewards do not tell two spreads apart
+
+
+def group_advantages(
+  rewards: np.ndarray,
+  *,
+  mask: np.ndarray | None = None,
+  norm_by_std: bool = True,
+  eps: float = 1e-6,
+) -> np.ndarray:
+  """Advantages of samples within their group (Code-A1, GRPO).
+
+  A = (r - mean) / (std + eps), with the sample standard deviation (n - 1);
+  A = r - mean for `norm_by_std=False` (Dr. GRPO, arXiv 2503.20783).
+
+  Args:
+    rewards: [..., G] rewards; the last axis is one group.
+    mask: [..., G], False where a sample has no reward (infrastructure); such a
+      sample gets 0 and does not count in the others' mean.
+    norm_by_std: divide by the group's standard deviation.
+    eps: added to the standard deviation.
+
+  Returns:
+    [..., G] float32; 0 for a group of one and for a group of equal rewards.
+  """
+  rewards = np.asarray(rewards, np.float64)
+  kept = _as_mask(mask, rewards)
+  count = kept.sum(-1, keepdims=True)
+  mean = _masked_sum(rewards, kept) / np.maximum(count, 1)
+  centered = np.where(kept, rewards - mean, 0.0)
+  if norm_by_std:
+    variance = _masked_sum(centered**2, kept) / np.maximum(count - 1, 1)
+    centered = centered / (np.sqrt(variance) + eps)
+  # Rounding must not make a signal out of equal rewards: 0 exactly.
+  informative = (count > 1) & (_spread(rewards, kept)[..., None] > 0)
+  return np.where(informative, centered, 0.0).astype(np.float32)
+
+
+def top_variance(
+  rewards: np.ndarray, k: int, mask: np.ndarray | None = None
+) -> np.ndarray:
+  """TopVar: the k codes a question whose suites' rewards vary most (Code-A1).
+
+  Args:
+    rewards: [Q, M, N] rewards of N suites of each of M codes.
+    k: codes to keep for a question.
+    mask: [Q, M, N], False where a suite has no reward (infrastructure).
+
+  Returns:
+    [Q, k] int indices into M, largest population standard deviation first; the
+    first of equals.
+
+  Raises:
+    ValueError: k is not in 1..M, or rewards are not [Q, M, N].
+  """
+  rewards = np.asarray(rewards, np.float64)
+  if rewards.ndim != 3:
+    raise ValueError(f"top_variance: rewards {rewards.shape}, not [Q, M, N]")
+  if not 1 <= k <= rewards.shape[1]:
+    raise ValueError(f"top_variance: k = {k} of M = {rewards.shape[1]} codes")
+  kept = _as_mask(mask, rewards)
+  count = kept.sum(-1, keepdims=True)
+  mean = _masked_sum(rewards, kept) / np.maximum(count, 1)
+  squares = np.where(kept, (rewards - mean) ** 2, 0.0)
+  std = np.sqrt(squares.sum(-1) / np.maximum(count[..., 0], 1))
+  std = np.where(count[..., 0] > 0, np.round(std, _TIE_DECIMALS), -1.0)
+  return np.argsort(-std, axis=-1, kind="stable")[:, :k]
+
+
+def token_log_probs(
+  hidden: jax.Array,
+  head: jax.Array,
+  targets: jax.Array,
+  *,
+  chunk_size: int | None = None,
+  temperature: float = 1.0,
+) -> tuple[jax.Array, jax.Array]:
+  """Log-probabilities of given tokens, never with all logits in memory.
+
+  log p(y) = z_y - logsumexp(z), z = hidden . head / temperature. Logits of
+  `chunk_size` tokens exist at a time; the backward pass computes them again.
+
+  Args:
+    hidden: [B, T, D] final hidden states, each of which predicts its target.
+    head: [V, D] output embedding.
+    targets: [B, T] int token ids.
+    chunk_size: tokens a chunk; None, or at least B * T, for one plain pass.
+    temperature: the sampling temperature that log-probs refer to.
+
+  Returns:
+    log-probs [B, T] and entropies [B, T] in nats, float32.
+  """
+  batch, length, width = hidden.shape
+  tokens = batch * length
+  flat_hidden = hidden.reshape(tokens, width)
+  flat_targets = targets.reshape(tokens)
+  if chunk_size is None or chunk_size >= tokens:
+    outputs = _chunk_log_probs(flat_hidden, head, flat_targets, temperature)
+    return jax.tree.map(lambda x: x.reshape(batch, length), outputs)
+
+  chunks = -(-tokens // chunk_size)
+  padding = chunks * chunk_size - tokens
+  flat_hidden = jnp.pad(flat_hidden, ((0, padding), (0, 0)))
+  flat_targets = jnp.pad(flat_targets, (0, padding))
+
+  @jax.checkpoint
+  def one_chunk(inputs):
+    return _chunk_log_probs(inputs[0], head, inputs[1], temperature)
+
+  outputs = jax.lax.map(
+    one_chunk,
+    (
+      flat_hidden.reshape(chunks, chunk_size, width),
+      flat_targets.reshape(chunks, chunk_size),
+    ),
+  )
+  return jax.tree.map(
+    lambda x: x.reshape(-1)[:tokens].reshape(batch, length), outputs
+  )
+
+
+class Surrogate(NamedTuple):
+  """Per-token policy loss, and where a clip replaced the plain term."""
+
+  loss: jax.Array  # [B, T]
+  clipped: jax.Array  # [B, T] 1 where the ratio's clip binds
+  dual_clipped: jax.Array  # [B, T] 1 where the dual clip binds
+
+
+def clipped_surrogate(
+  log_probs: jax.Array,
+  behavior_log_probs: jax.Array,
+  advantages: jax.Array,
+  *,
+  clip_eps_low: float = 0.2,
+  clip_eps_high: float = 0.28,
+  dual_clip: float = 10.0,
+) -> Surrogate:
+  """PPO's clipped loss with asymmetric clip and dual clip (Code-A1).
+
+  rho = exp(clip(log_probs - behavior_log_probs, -20, 20))
+  L = max(-A rho, -A clip(rho, 1 - low, 1 + high)); for A < 0: min(L, -A dual)
+
+  Args:
+    log_probs: [B, T] of the policy that is trained.
+    behavior_log_probs: [B, T] of the policy that sampled.
+    advantages: [B], one a sequence.
+    clip_eps_low: how far the ratio may fall below 1.
+    clip_eps_high: how far it may rise above 1.
+    dual_clip: bound of the loss of a bad sample (arXiv 1912.09729), above 1.
+
+  Returns:
+    Per-token loss and the two indicators that average to clip fractions.
+  """
+  advantages = advantages[:, None]
+  ratio = importance_ratio(log_probs, behavior_log_probs)
+  plain = -advantages * ratio
+  clipped = -advantages * jnp.clip(ratio, 1 - clip_eps_low, 1 + clip_eps_high)
+  loss = jnp.maximum(plain, clipped)
+  bound = -advantages * dual_clip
+  negative = advantages < 0
+  return Surrogate(
+    loss=jnp.where(negative, jnp.minimum(loss, bound), loss),
+    clipped=(clipped > plain).astype(jnp.float32),
+    dual_clipped=(negative & (loss > bound)).astype(jnp.float32),
+  )
+
+
+def importance_ratio(
+  log_probs: jax.Array, behavior_log_probs: jax.Array
+) -> jax.Array:
+  """rho = exp(clip(log_probs - behavior_log_probs, -20, 20)), [B, T]."""
+  return jnp.exp(_limited(log_probs - behavior_log_probs))
+
+
+def truncated_importance_weights(
+  log_probs: jax.Array, sampler_log_probs: jax.Array, *, cap: float
+) -> jax.Array:
+  """min(rho, cap) of trainer over sampler: corrects the gap between the two.
+
+  Both describe one policy, computed by two programs; the weight multiplies the
+  per-token loss and carries no gradient. [B, T].
+  """
+  weights = importance_ratio(log_probs, sampler_log_probs)
+  return jax.lax.stop_gradient(jnp.minimum(weights, cap))
+
+
+def k1_kl(log_probs: jax.Array, ref_log_probs: jax.Array) -> jax.Array:
+  """k1 = log_probs - ref_log_probs, [B, T]: unbiased, high variance."""
+  return log_probs - ref_log_probs
+
+
+def k2_kl(log_probs: jax.Array, ref_log_probs: jax.Array) -> jax.Array:
+  """k2 = (log_probs - ref_log_probs)^2 / 2, [B, T]: biased, low variance."""
+  return 0.5 * jnp.square(log_probs - ref_log_probs)
+
+
+def k3_kl(log_probs: jax.Array, ref_log_probs: jax.Array) -> jax.Array:
+  """k3 = clip(exp(d) - d - 1, -10, 10), d = clip(ref - log_probs, -20, 20).
+
+  Schulman's estimator of KL(policy || reference), as Code-A1 uses it; [B, T].
+  """
+  difference = _limited(ref_log_probs - log_probs)
+  kl = jnp.exp(difference) - difference - 1
+  return jnp.clip(kl, -K3_LIMIT, K3_LIMIT)
+
+
+KL_ESTIMATORS = {"k1": k1_kl, "k2": k2_kl, "k3": k3_kl}
+
+
+class Denominators(NamedTuple):
+  """What averages divide by: counts of a whole global minibatch, not a part."""
+
+  tokens: jax.Array  # [] completion tokens
+  sequences: jax.Array  # [] sequences with a completion token
+
+
+def count_denominators(completion_mask: jax.Array) -> Denominators:
+  """Counts of one part [..., T] of a minibatch: sum them over all the parts."""
+  mask = completion_mask.astype(jnp.float32)
+  return Denominators(mask.sum(), (mask.sum(-1) > 0).sum().astype(jnp.float32))
+
+
+def aggregate(
+  values: jax.Array,
+  completion_mask: jax.Array,
+  denominators: Denominators,
+  *,
+  aggregation: str = "token_mean",
+  horizon: int | None = None,
+) -> jax.Array:
+  """This part's share of a minibatch average; shares add up to the average.
+
+  token_mean: sum of all tokens / tokens (Code-A1). seq_mean_token_mean: each
+  sequence's mean / sequences. seq_mean_token_sum: each sequence's sum /
+  sequences. seq_mean_token_sum_norm: sum of all tokens / horizon (Dr. GRPO).
+
+  Args:
+    values: [B, T] a token.
+    completion_mask: [B, T].
+    denominators: of the whole global minibatch.
+    aggregation: one of AGGREGATIONS.
+    horizon: tokens that `seq_mean_token_sum_norm` divides by; default T.
+
+  Returns:
+    A scalar; 0 for a minibatch without tokens.
+
+  Raises:
+    ValueError: unknown aggregation.
+  """
+  mask = completion_mask.astype(jnp.float32)
+  # where, not a product: a masked token may hold anything, even NaN.
+  sums = jnp.where(mask > 0, values, 0.0).sum(-1)
+  if aggregation == "token_mean":
+    return sums.sum() / jnp.maximum(denominators.tokens, 1)
+  if aggregation == "seq_mean_token_mean":
+    means = sums / jnp.maximum(mask.sum(-1), 1)
+    return means.sum() / jnp.maximum(denominators.sequences, 1)
+  if aggregation == "seq_mean_token_sum":
+    return sums.sum() / jnp.maximum(denominators.sequences, 1)
+  if aggregation == "seq_mean_token_sum_norm":
+    return sums.sum() / (horizon or values.shape[-1])
+  raise ValueError(f"aggregation {aggregation!r} is not one of {AGGREGATIONS}")
+
+
+def token_mean(
+  values: jax.Array, completion_mask: jax.Array, denominators: Denominators
+) -> jax.Array:
+  """This part's share of the mean over all tokens of the global minibatch."""
+  return aggregate(values, completion_mask, denominators)
+
+
+def _chunk_log_probs(hidden, head, targets, temperature):
+  """log p and entropy of [n] tokens; gather - logsumexp, 1.4 to 1.7 x faster
+  than gathering from a log-softmax."""
+  logits = jnp.einsum(
+    "ND,VD->NV",
+    hidden,
+    head.astype(hidden.dtype),
+    preferred_element_type=jnp.float32,
+  )
+  if temperature != 1.0:
+    logits = logits / temperature
+  normalizer = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+  chosen = jnp.take_along_axis(logits, targets[:, None], axis=-1)
+  mean_logit = (jnp.exp(logits - normalizer) * logits).sum(-1)
+  return (chosen - normalizer)[:, 0], normalizer[:, 0] - mean_logit
+
+
+def _limited(log_ratio):
+  return jnp.clip(log_ratio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
+def _as_mask(mask, rewards):
+  if mask is None:
+    return np.ones(rewards.shape, bool)
+  mask = np.asarray(mask, bool)
+  if mask.shape != rewards.shape:
+    raise ValueError(f"mask {mask.shape} of rewards {rewards.shape}")
+  return mask
+
+
+def _masked_sum(values, kept):
+  return np.where(kept, values, 0.0).sum(-1, keepdims=True)
+
+
+def _spread(rewards, kept):
+  """Largest minus smallest kept reward of a group; at most 0 if none."""
+  return np.where(kept, rewards, -np.inf).max(-1) - np.where(
+    kept, rewards, np.inf
+  ).min(-1)

@@ -1,0 +1,135 @@
+"""A policy as the game uses it: what it samples with and how it learns.
+
+Everything compiled for one role stands here once; the parameters themselves
+live in the training state and are passed in.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from codea1_jax import rollout
+from codea1_jax.train_state import PolicyState, UpdateBatch
+from codea1_jax.types import Completion
+
+Messages = Sequence[dict[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+  """Completions of one role with the prompts they answer."""
+
+  prompts: list[list[int]]  # [P] token ids
+  completions: list[list[Completion]]  # [P][n]
+
+  def rows(self, chosen: Sequence[int]) -> list[tuple[list[int], Completion]]:
+    """(prompt, completion) of the prompts at `chosen`, samples in order."""
+    return [
+      (self.prompts[p], completion)
+      for p in chosen
+      for completion in self.completions[p]
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Player:
+  """One role's policy, compiled functions and settings."""
+
+  role: str  # "code" or "test"; prefix of metrics, part of the seed
+  policy: rollout.Policy
+  draw: Callable  # rollout.make_sampler's, for training
+  score: Callable  # update.make_score's
+  update: Callable  # update.make_update's
+  learning_rate: optax.Schedule
+  reference: Any  # replicated params of the KL term, or None
+  max_prompt_tokens: int
+  minibatch_size: int
+  epochs: int
+  mask_cut: bool  # completions cut by the length limit do not train
+  bucket: int
+
+  def encode(self, chats: Sequence[Messages]) -> list[list[int]]:
+    return rollout.encode_prompts(self.policy, chats, self.max_prompt_tokens)
+
+  def sample(
+    self, params: Any, chats: Sequence[Messages], seed: Sequence[int]
+  ) -> Samples:
+    """`n` completions of each chat; the same seed gives the same text."""
+    prompts = self.encode(chats)
+    return Samples(prompts, self.draw(params, prompts, seed))
+
+  def prepare(
+    self,
+    params: Any,
+    rows: Sequence[tuple[list[int], Completion]],
+    advantages: np.ndarray,
+    mask: np.ndarray,
+  ) -> tuple[UpdateBatch, dict[str, float]]:
+    """Rows of one step, scored by the policy that sampled them.
+
+    Args:
+      params: replicated, as they sampled.
+      rows: [B] prompts and completions.
+      advantages: [B].
+      mask: [B] bool, False: the row stays out of the loss.
+
+    Returns:
+      The batch of all rows, and metrics about them.
+    """
+    batch = rollout.pack(
+      [prompt for prompt, _ in rows],
+      [completion.tokens for _, completion in rows],
+      pad_id=self.policy.pad_id,
+      bucket=self.bucket,
+    )
+    finished = np.array([c.finished for _, c in rows])
+    kept = mask & finished if self.mask_cut else mask
+    length = batch.completion_mask.shape[1]
+    log_probs, _ = self.score(params, batch.tokens, batch.valid, length)
+    reference = None
+    if self.reference is not None:
+      reference, _ = self.score(
+        self.reference, batch.tokens, batch.valid, length
+      )
+    sampler, _ = rollout.pad_rows(
+      [c.log_probs for _, c in rows], length, 0.0, np.float32
+    )
+    count = max(float(batch.completion_mask.sum()), 1.0)
+    gap = np.abs(log_probs - sampler) * batch.completion_mask
+    lengths = batch.completion_mask.sum(1)
+    metrics = {
+      "sampler_gap": float(gap.sum()) / count,
+      "length/mean": float(lengths.mean()),
+      "length/max": float(lengths.max()),
+      "cut_share": float(1 - finished.mean()),
+    }
+    batch = batch.replace(
+      completion_mask=batch.completion_mask * kept[:, None],
+      advantages=advantages.astype(np.float32),
+      behavior_log_probs=log_probs,
+      ref_log_probs=reference,
+    )
+    return batch, metrics
+
+  def learn(
+    self, state: PolicyState, batch: UpdateBatch, seed: Sequence[int]
+  ) -> tuple[PolicyState, dict[str, float]]:
+    """Every minibatch of `epochs` passes in a random order: one update each."""
+    rows = batch.tokens.shape[0]
+    rng = np.random.default_rng(list(seed))
+    history = []
+    for _ in range(self.epochs):
+      order = rng.permutation(rows)
+      for start in range(0, rows, self.minibatch_size):
+        part = order[start : start + self.minibatch_size]
+        minibatch = jax.tree.map(lambda leaf: leaf[part], batch)  # noqa: B023
+        state, metrics = self.update(state, minibatch)
+        history.append(metrics)
+    means = {k: float(np.mean([m[k] for m in history])) for k in history[0]}
+    step = int(np.asarray(state.step).reshape(-1)[0])
+    means["learning_rate"] = float(self.learning_rate(step - 1))
+    return state, means

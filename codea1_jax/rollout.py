@@ -1,0 +1,212 @@
+"""Prompts -> sampled completions, and completions -> arrays for an update.
+
+Lengths are padded up to a multiple of `bucket`, so that a run compiles a few
+shapes only. Prompts are padded on the left, completions on the right.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from codea1_jax import sampling
+from codea1_jax.models import convert
+from codea1_jax.models.config import QwenConfig
+from codea1_jax.train_state import UpdateBatch
+from codea1_jax.types import Completion
+from codea1_jax.update import Parallel, parallel_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+  """What belongs to a policy and never changes: shape, text, end tokens."""
+
+  directory: pathlib.Path
+  model_config: QwenConfig
+  tokenizer: Any
+  eos_ids: tuple[int, ...]
+  pad_id: int
+
+
+def load_policy(
+  directory: str | pathlib.Path, **dtypes: str
+) -> tuple[Policy, Any]:
+  """A policy and its parameters from a Hugging Face style directory.
+
+  Args:
+    directory: config.json, safetensors, tokenizer.json, chat template.
+    **dtypes: `dtype`, `param_dtype` of `convert.load_pretrained`.
+
+  Raises:
+    FileNotFoundError, ValueError: one line that names file and tensor.
+  """
+  model_config, params = convert.load_pretrained(directory, **dtypes)
+  tokenizer = convert.load_tokenizer(directory)
+  if len(tokenizer) > model_config.vocab_size:
+    raise ValueError(
+      f"{directory}: the tokenizer has {len(tokenizer)} entries, the model"
+      f" vocab_size {model_config.vocab_size}"
+    )
+  eos_ids = convert.eos_token_ids(directory, tokenizer)
+  pad_id = tokenizer.pad_token_id
+  policy = Policy(
+    pathlib.Path(directory),
+    model_config,
+    tokenizer,
+    eos_ids,
+    eos_ids[0] if pad_id is None else pad_id,
+  )
+  return policy, params
+
+
+def encode_prompts(
+  policy: Policy, messages: Sequence[Sequence[dict[str, str]]], limit: int
+) -> list[list[int]]:
+  """Token ids of chats; of one longer than `limit` its last tokens stay."""
+  texts = policy.tokenizer.apply_chat_template(
+    [list(m) for m in messages], tokenize=False, add_generation_prompt=True
+  )
+  encoded = policy.tokenizer(list(texts), add_special_tokens=False)
+  return [ids[-limit:] for ids in encoded["input_ids"]]
+
+
+def bucket_length(longest: int, bucket: int) -> int:
+  return max(bucket, -(-longest // bucket) * bucket)
+
+
+def pad_rows(
+  rows: Sequence[Sequence[float]],
+  length: int,
+  fill: float,
+  dtype: Any = np.int32,
+  *,
+  left: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+  """[B, length] values and a bool mask of what is not padding."""
+  values = np.full((len(rows), length), fill, dtype)
+  valid = np.zeros((len(rows), length), bool)
+  for i, row in enumerate(rows):
+    place = slice(length - len(row), length) if left else slice(0, len(row))
+    values[i, place] = row
+    valid[i, place] = True
+  return values, valid
+
+
+def pack(
+  prompts: Sequence[Sequence[int]],
+  completions: Sequence[Sequence[int]],
+  *,
+  pad_id: int,
+  bucket: int,
+) -> UpdateBatch:
+  """[B, P + T] rows for scoring and updating, P and T bucketed."""
+  prompt_length = bucket_length(max(map(len, prompts)), bucket)
+  length = bucket_length(max(map(len, completions)), bucket)
+  left, left_valid = pad_rows(prompts, prompt_length, pad_id, left=True)
+  right, right_valid = pad_rows(completions, length, pad_id)
+  return UpdateBatch(
+    tokens=np.concatenate([left, right], axis=1),
+    valid=np.concatenate([left_valid, right_valid], axis=1),
+    completion_mask=right_valid.astype(np.float32),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingConfig:
+  """How to draw; temperature 0 is greedy."""
+
+  num_samples: int
+  max_new_tokens: int
+  temperature: float = 1.0
+  top_p: float = 1.0
+  top_k: int = 0
+  bucket: int = 32
+  max_rows: int = 512  # completions in one decode loop
+
+
+def make_sampler(policy: Policy, config: SamplingConfig, parallel: Parallel):
+  """Builds sample(replicated params, prompts, seed) -> [P][N] Completions.
+
+  Sample n of prompt p depends on (seed, p, n) and the prompt alone. The key of
+  `seed` is any tuple of integers: (run seed, step, role).
+  """
+
+  def draw(params, tokens, valid, keys):
+    prompts = tokens.shape[0]
+    output = sampling.sample(
+      params,
+      policy.model_config,
+      tokens,
+      valid,
+      keys.reshape(-1, *keys.shape[2:]),
+      num_samples=config.num_samples,
+      max_new_tokens=config.max_new_tokens,
+      temperature=config.temperature,
+      top_p=config.top_p,
+      top_k=config.top_k,
+      eos_ids=policy.eos_ids,
+      pad_id=policy.pad_id,
+    )
+    return jax.tree.map(
+      lambda leaf: leaf.reshape(prompts, config.num_samples, -1), output
+    )
+
+  rows = parallel_rows(draw, parallel)
+  chunk = max(1, config.max_rows // config.num_samples)
+
+  def sample(params, prompts, seed: Sequence[int]):
+    key = functools.reduce(jax.random.fold_in, seed, jax.random.key(0))
+    ids = np.arange(len(prompts) * config.num_samples)
+    keys = np.asarray(jax.random.key_data(sampling.row_keys(key, ids)))
+    keys = keys.reshape(len(prompts), config.num_samples, -1)
+    length = bucket_length(max(map(len, prompts)), config.bucket)
+    completions = []
+    for start in range(0, len(prompts), chunk):
+      part = prompts[start : start + chunk]
+      tokens, valid = pad_rows(part, length, policy.pad_id, left=True)
+      filler = min(chunk, len(prompts)) - len(part)  # one shape for all chunks
+      out = rows(
+        params,
+        np.pad(tokens, ((0, filler), (0, 0)), constant_values=policy.pad_id),
+        np.pad(valid, ((0, filler), (0, 0))),
+        np.pad(keys[start : start + chunk], ((0, filler), (0, 0), (0, 0))),
+      )
+      completions += _read(policy, out, len(part))
+    return completions
+
+  return sample
+
+
+def _read(policy: Policy, out, prompts: int) -> list[list[Completion]]:
+  """Arrays [P, N, T] of the sampler as texts; end tokens are not text."""
+  stops = set(policy.eos_ids)
+  lengths = out.mask.sum(-1)
+  rows = []
+  for p in range(prompts):
+    samples = []
+    for n in range(out.tokens.shape[1]):
+      tokens = out.tokens[p, n, : lengths[p, n]].tolist()
+      finished = bool(tokens) and tokens[-1] in stops
+      samples.append((tokens, finished))
+    rows.append(samples)
+  texts = policy.tokenizer.batch_decode(
+    [t[: len(t) - done] for samples in rows for t, done in samples],
+    skip_special_tokens=True,
+  )
+  texts = iter(texts)
+  return [
+    [
+      Completion(
+        next(texts),
+        tuple(tokens),
+        tuple(out.log_probs[p, n, : len(tokens)].tolist()),
+        finished,
+      )
+      for n, (tokens, finished) in enumerate(samples)
+    ]
+    for p, samples in enumerate(rows)
+  ]

@@ -1,0 +1,190 @@
+"""What a run leaves behind for people: metrics, rollouts, progress, a table."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tqdm
+
+from codea1_jax import metrics, report
+from codea1_jax.assembly import Run
+from codea1_jax.player import Samples
+from codea1_jax.rewards import Rewards
+from codea1_jax.types import ParsedCode, Problem
+from codea1_jax.verification import CodeOutcome
+
+
+class RunLog:
+  """Writes a run's files; on resume drops what will be done once more."""
+
+  def __init__(self, run: Run, step: int):
+    self._run = run
+    self._metrics = metrics.MetricsWriter(run.workdir)
+    self._evaluations = metrics.MetricsWriter(run.workdir, "eval.jsonl")
+    self._rollouts = metrics.MetricsWriter(run.workdir, "rollouts.jsonl")
+    # A step's line carries the number of the step; an evaluation's the number
+    # of steps done before it.
+    self._metrics.truncate_after(step - 1)
+    self._rollouts.truncate_after(step - 1)
+    self._evaluations.truncate_after(step)
+    self._bar = None
+
+  def progress(self, start: int, end: int) -> Iterable[int]:
+    """Step numbers, behind a progress bar."""
+    self._bar = tqdm.tqdm(
+      range(start, end),
+      initial=start,
+      total=end,
+      desc=self._run.config.method,
+      file=sys.stderr,
+    )
+    return self._bar
+
+  def step(
+    self, step: int, values: Mapping[str, float], rollouts: Sequence[dict]
+  ) -> None:
+    """Writes one step; then refuses to go on with numbers that are none."""
+    self._metrics.write(step, values)
+    if step % self._run.config.dump_every == 0:
+      for record in rollouts:
+        self._rollouts.write(step, record)
+    self._bar.set_postfix_str(metrics.progress_line(values), refresh=False)
+    broken = metrics.non_finite(values)
+    if broken:
+      raise FloatingPointError(
+        f"step {step}: {', '.join(broken)} not finite; the metrics are in"
+        f" {self._metrics.path}"
+      )
+
+  def evaluation(self, values: Mapping[str, float]) -> None:
+    self._evaluations.write(values["step"], values)
+    numbers = ", ".join(
+      f"{metrics.eval_name(k)} {v:.3f}"
+      for k, v in values.items()
+      if metrics.is_fraction(k)
+    )
+    tqdm.tqdm.write(f"step {values['step']}: {numbers}", file=sys.stderr)
+
+  def finish(self, step: int) -> dict[str, float]:
+    """Prints before -> after, writes the report, says how to go on."""
+    workdir = self._run.workdir
+    evaluations = metrics.read_jsonl(self._evaluations.path)
+    print(metrics.comparison_table(evaluations[0], evaluations[-1]))
+    if step:
+      page = workdir / "report.html"
+      page.write_text(report.render_report(workdir), encoding="utf-8")
+      print(f"report: {page}")
+    if step < self._run.config.num_steps:
+      print(
+        f"stopped and saved at step {step}: the same command goes on from there"
+      )
+    return evaluations[-1]
+
+
+class Clock:
+  """Seconds of each stage of a step."""
+
+  def __init__(self):
+    self.metrics: dict[str, float] = {}
+    self._last = time.monotonic()
+
+  def lap(self, stage: str) -> None:
+    now = time.monotonic()
+    self.metrics[f"time/{stage}_s"] = now - self._last
+    self._last = now
+
+
+class Stop:
+  """SIGINT and SIGTERM ask for an end after the step; a second one ends now."""
+
+  def __init__(self):
+    self.asked = False
+    self._previous: dict[int, Any] = {}
+
+  def __enter__(self) -> "Stop":
+    for number in (signal.SIGINT, signal.SIGTERM):
+      self._previous[number] = signal.signal(number, self._ask)
+    return self
+
+  def __exit__(self, *_) -> None:
+    for number, handler in self._previous.items():
+      signal.signal(number, handler)
+
+  def _ask(self, number, frame) -> None:
+    if self.asked:
+      raise KeyboardInterrupt
+    self.asked = True
+    print("\nsaving after this step ...", file=sys.stderr)
+
+
+def describe(
+  batch: Sequence[Problem],
+  code_samples: Samples,
+  codes: Sequence[Sequence[ParsedCode]],
+  suite_samples: Samples,
+  outcomes: Sequence[Sequence[CodeOutcome]],
+  reward: Rewards,
+  selected: np.ndarray,
+) -> list[dict[str, Any]]:
+  """One record a question, with all that was written, run and decided."""
+  records = []
+  for q, problem in enumerate(batch):
+    described = []
+    for m, outcome in enumerate(outcomes[q]):
+      texts = suite_samples.completions[q * len(outcomes[q]) + m]
+      described.append(
+        {
+          "text": code_samples.completions[q][m].text,
+          "source": codes[q][m].source,
+          "error": codes[q][m].error,
+          "load": str(outcome.load.status),
+          "reward": float(reward.code[q, m]),
+          "replayed_verdicts": [
+            str(v.status) for v in outcome.replayed_verdicts
+          ],
+          "selected": m in selected[q],
+          "suites": [
+            _describe_suite(
+              text.text, suite, reward.test[q, m, n], reward.validity[q, m, n]
+            )
+            for n, (text, suite) in enumerate(zip(texts, outcome.suites))
+          ],
+        }
+      )
+    records.append(
+      {
+        "problem": {
+          "id": problem.id,
+          "question": problem.question,
+          "signature": problem.signature,
+          "ground_truth": problem.ground_truth,
+        },
+        "replayed": [test.source for test in outcomes[q][0].replayed],
+        "codes": described,
+      }
+    )
+  return records
+
+
+def _describe_suite(text: str, suite, reward, validity) -> dict[str, Any]:
+  return {
+    "text": text,
+    "reward": float(reward),
+    "validity": float(validity),
+    "num_invalid": suite.num_invalid,
+    "tests": [
+      {
+        "call": test.call,
+        "predicted": test.expected,
+        "oracle": oracle.value,
+        "oracle_status": str(oracle.status),
+        "verdict": None if verdict is None else str(verdict.status),
+      }
+      for test, oracle, verdict in zip(
+        suite.tests, suite.oracle, suite.verdicts
+      )
+    ],
+  }

@@ -1,0 +1,186 @@
+"""The tagged, type-exact bytes in which a child claims what a call returned.
+
+Used on both sides of the fence: `encode` runs next to hostile code and is
+trusted with nothing; `decode` runs in the judge on whatever bytes arrive and
+bounds everything it builds. Only exact built-in types are encoded: a subclass
+could answer differently to each question asked of it. The exceptions are the
+standard library's own dict subclasses, which travel as plain dicts.
+
+Sets and dicts are decoded into `SetNode` and `DictNode`, never into real sets
+and dicts: chosen integers collide in a hash table and would stall the judge.
+"""
+
+import collections
+import dataclasses
+import struct
+
+MAX_DEPTH = 100  # Python's own tokenizer stops at 200 nested brackets
+
+
+@dataclasses.dataclass(frozen=True)
+class SetNode:
+  """A set or frozenset as the list of its elements."""
+
+  items: list
+  frozen: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class DictNode:
+  """A dict as the list of its (key, value) pairs, in insertion order."""
+
+  items: list
+
+
+_DICTS = (
+  dict,
+  collections.Counter,
+  collections.OrderedDict,
+  collections.defaultdict,
+)
+_SEQUENCES = {list: b"l", tuple: b"t", set: b"s", frozenset: b"z"}
+_CONSTANTS = {None: b"N", True: b"T", False: b"F"}
+
+
+def encode(value, max_bytes: int, max_items: int) -> bytes:
+  """Encodes plain data.
+
+  Raises:
+    ValueError: `value` is not plain data, or too deep or too large.
+  """
+  parts: list[bytes] = []
+  budget = [max_bytes, max_items]
+  _encode(value, parts, budget, 0)
+  return b"".join(parts)
+
+
+def _spend(budget: list[int], num_bytes: int) -> None:
+  """Takes one item and its bytes off the budget."""
+  budget[0] -= num_bytes
+  budget[1] -= 1
+  if budget[0] < 0 or budget[1] < 0:
+    raise ValueError("result too large")
+
+
+def _check_size(budget: list[int], num_bytes: int) -> None:
+  if num_bytes > budget[0]:
+    raise ValueError("result too large")
+
+
+def _encode(value, parts: list[bytes], budget: list[int], depth: int) -> None:
+  kind = type(value)
+  if kind is int:
+    size = value.bit_length() // 8 + 1
+    _spend(budget, size + 5)  # before the bytes of a huge integer are made
+    parts.append(_sized(b"i", value.to_bytes(size, "little", signed=True)))
+  elif kind is str:
+    _check_size(budget, len(value))  # before its bytes are made
+    data = value.encode("utf-8", "surrogatepass")
+    _spend(budget, len(data) + 5)
+    parts.append(_sized(b"u", data))
+  elif value is None or kind is bool:
+    _spend(budget, 1)
+    parts.append(_CONSTANTS[value])
+  elif kind is float:
+    _spend(budget, 9)
+    parts.append(struct.pack("<cd", b"f", value))
+  elif kind in _SEQUENCES:
+    _enter(parts, budget, depth, _SEQUENCES[kind], len(value))
+    for item in value:
+      _encode(item, parts, budget, depth + 1)
+  elif kind in _DICTS:
+    _enter(parts, budget, depth, b"d", len(value))
+    for key, item in value.items():
+      _encode(key, parts, budget, depth + 1)
+      _encode(item, parts, budget, depth + 1)
+  elif kind is bytes:
+    _spend(budget, len(value) + 5)
+    parts.append(_sized(b"b", value))
+  elif kind is complex:
+    _spend(budget, 17)
+    parts.append(struct.pack("<cdd", b"c", value.real, value.imag))
+  else:
+    raise ValueError(f"result holds a {kind.__name__}, not plain data")
+
+
+def _sized(tag: bytes, data: bytes) -> bytes:
+  return tag + struct.pack("<I", len(data)) + data
+
+
+def _enter(
+  parts: list[bytes], budget: list[int], depth: int, tag: bytes, count: int
+) -> None:
+  """Opens a container; its length alone may already be too much."""
+  if depth >= MAX_DEPTH:
+    raise ValueError(f"result nested deeper than {MAX_DEPTH}")
+  if count > budget[1]:
+    raise ValueError("result too large")
+  _spend(budget, 5)
+  parts.append(tag + struct.pack("<I", count))
+
+
+def decode(data: bytes, max_items: int):
+  """Reads one claim into nested lists, tuples, scalars and nodes.
+
+  Raises:
+    ValueError: `data` is not one whole encoded value within the bounds.
+  """
+  value, end, _ = _decode(data, 0, max_items, 0)
+  if end != len(data):
+    raise ValueError("bytes after the value")
+  return value
+
+
+_KEYWORDS = {78: None, 84: True, 70: False}  # N, T, F
+_SCALARS = {105: "i", 117: "u", 98: "b"}
+
+
+def _decode(data: bytes, at: int, items: int, depth: int):
+  """Returns the value at `at`, where it ends, and the items still allowed."""
+  if at >= len(data) or items <= 0:
+    raise ValueError("claim cut short" if items > 0 else "too many items")
+  tag, items = data[at], items - 1
+  if tag in _KEYWORDS:
+    return _KEYWORDS[tag], at + 1, items
+  if tag == 102:  # f
+    return struct.unpack_from("<d", _need(data, at + 1, 8))[0], at + 9, items
+  if tag == 99:  # c
+    pair = struct.unpack_from("<dd", _need(data, at + 1, 16))
+    return complex(*pair), at + 17, items
+  size = int.from_bytes(_need(data, at + 1, 4), "little")
+  if tag in _SCALARS:
+    text = _need(data, at + 5, size)
+    return _scalar(tag, text), at + 5 + size, items
+  return _container(data, at, items, depth, size)
+
+
+def _need(data: bytes, at: int, size: int) -> bytes:
+  piece = data[at : at + size]
+  if len(piece) != size:
+    raise ValueError("claim cut short")
+  return piece
+
+
+def _scalar(tag: int, data: bytes):
+  if tag == 105:
+    return int.from_bytes(data, "little", signed=True)
+  # An undecodable string raises UnicodeDecodeError, which is a ValueError.
+  return data.decode("utf-8", "surrogatepass") if tag == 117 else bytes(data)
+
+
+def _container(data: bytes, at: int, items: int, depth: int, count: int):
+  tag, at = data[at : at + 1], at + 5
+  if depth >= MAX_DEPTH or tag not in (b"l", b"t", b"s", b"z", b"d"):
+    raise ValueError(f"bad claim: tag {tag!r} at depth {depth}")
+  children = []
+  for _ in range(count * (2 if tag == b"d" else 1)):
+    child, at, items = _decode(data, at, items, depth + 1)
+    children.append(child)
+  if tag == b"l":
+    return children, at, items
+  if tag == b"t":
+    return tuple(children), at, items
+  if tag == b"d":
+    pairs = list(zip(children[::2], children[1::2]))
+    return DictNode(pairs), at, items
+  return SetNode(children, frozen=tag == b"z"), at, items

@@ -1,0 +1,219 @@
+"""Verdicts: what a job's children claimed and how they ended, judged.
+
+The only place that holds expected values. It runs no code.
+"""
+
+import collections
+import functools
+import json
+import os
+import signal
+
+from codea1_jax.sandbox import child, values, zygote
+from codea1_jax.sandbox.calls import arguments_source
+from codea1_jax.sandbox.encoding import decode
+from codea1_jax.sandbox.limits import Limits
+from codea1_jax.types import Status, Verdict
+
+_MAX_CACHED_CHARS = 2_000
+_MAX_WORKER_DEATHS = 2
+_cached_arguments = functools.lru_cache(16_384)(arguments_source)
+_cached_literal = functools.lru_cache(16_384)(values.parse_literal)
+_cached_key = functools.lru_cache(16_384)(
+  lambda text, max_chars: values.key(_cached_literal(text, max_chars))
+)
+
+
+class JobState:
+  """One job on its way through as many children as it needs."""
+
+  def __init__(self, message: dict, limits: Limits):
+    self.id = message["id"]
+    self.hash_seed = message["hash_seed"]
+    self.cpu_s = 0.0
+    self._message = message
+    self._limits = limits
+    self._load: Verdict | None = None
+    self._verdicts: list[Verdict | None] = [None] * len(message["calls"])
+    self._arguments = [self._checked(k) for k in range(len(self._verdicts))]
+    self._pending = collections.deque(
+      k for k, arguments in enumerate(self._arguments) if arguments is not None
+    )
+    self._set_up = self._loaded_here = False
+    self._deaths = self._worker_deaths = 0
+    if len(message["program"]) > limits.max_program_chars:
+      self._load = Verdict(Status.INVALID, detail="program too long")
+
+  def _checked(self, number: int) -> str | None:
+    """A call's arguments, or None with the verdict that it is no call."""
+    text = self._message["calls"][number]
+    expected = self._message["expected"][number]
+    short = len(text) <= _MAX_CACHED_CHARS
+    check = _cached_arguments if short else arguments_source
+    try:
+      if expected is not None:
+        self._expected_key(expected)
+      return check(
+        text, self._message["entry_point"], self._limits.max_call_chars
+      )
+    except ValueError as error:
+      self._verdicts[number] = Verdict(Status.INVALID, detail=str(error)[:200])
+      return None
+
+  def _expected_key(self, text: str) -> bytes | None:
+    if len(text) <= _MAX_CACHED_CHARS:
+      return _cached_key(text, self._limits.max_call_chars)
+    return values.key(values.parse_literal(text, self._limits.max_call_chars))
+
+  @property
+  def done(self) -> bool:
+    """Whether no child has to be started any more."""
+    if self._load is None:
+      return False
+    return self._load.status is not Status.PASS or not self._pending
+
+  @property
+  def num_pending(self) -> int:
+    return len(self._pending)
+
+  def start(self) -> bytes:
+    """The text for the next child: never an expected value in it."""
+    self._set_up = self._loaded_here = False
+    return json.dumps(
+      {
+        "program": self._message["program"],
+        "entry_point": self._message["entry_point"],
+        "arguments": [self._arguments[k] for k in self._pending],
+        "max_bytes": self._limits.max_result_bytes,
+        "max_items": self._limits.max_result_items,
+      }
+    ).encode("ascii")
+
+  def on_frame(self, frame: bytes) -> None:
+    """Takes one claim of the child.
+
+    Raises:
+      ValueError: the child sent what an honest one does not.
+    """
+    kind, body = frame[:1], frame[1:]
+    if not self._set_up and kind == b"S":
+      self._set_up = True
+    elif not self._set_up or self.done:
+      raise ValueError("a frame out of turn")
+    elif not self._loaded_here:
+      self._on_load_frame(kind, body)
+    else:
+      number = self._pending[0]
+      self._verdicts[number] = self._judge(number, kind, body)
+      self._pending.popleft()
+
+  def _on_load_frame(self, kind: bytes, body: bytes) -> None:
+    if kind == b"L":
+      self._loaded_here = True
+      self._load = self._load or Verdict(Status.PASS)
+    elif kind in _CLAIMED_FAILURES:
+      self._fail_load(_failed(kind, body))
+    else:
+      raise ValueError("not a load frame")
+
+  def _fail_load(self, verdict: Verdict) -> None:
+    """A program that once loaded, and now does not, loses what is left."""
+    if self._load is None:
+      self._load = verdict
+    else:
+      self._fill(verdict)
+
+  def _fill(self, verdict: Verdict) -> None:
+    """Gives every call that is left the same verdict."""
+    while self._pending:
+      self._verdicts[self._pending.popleft()] = verdict
+
+  def _judge(self, number: int, kind: bytes, body: bytes) -> Verdict:
+    # A call cannot claim to be invalid: that would blame the test.
+    if kind in (b"E", b"M"):
+      return _failed(kind, body)
+    if kind != b"V":
+      raise ValueError("not a call frame")
+    value = decode(body, self._limits.max_result_items)
+    text = values.source(value)
+    expected = self._message["expected"][number]
+    if expected is None:
+      return Verdict(Status.PASS, text)
+    if self._equal(value, expected):
+      return Verdict(Status.PASS, text)
+    return Verdict(Status.FAIL, text)
+
+  def _equal(self, value, expected: str) -> bool:
+    key = values.key(value)
+    if key is not None and key == self._expected_key(expected):
+      return True
+    tolerance = self._message["tolerance"]
+    if not tolerance:
+      return False
+    literal = values.parse_literal(expected, self._limits.max_call_chars)
+    return values.close(value, literal, tolerance)
+
+  def on_end(self, how: int, status: int, cpu_s: float) -> None:
+    """Takes the end of a child, after all of its frames."""
+    self.cpu_s += cpu_s
+    if not self._set_up:
+      self.on_worker_death("a child could not be set up")
+      return
+    if self.done:
+      return
+    verdict = _ended(how, status, self._limits)
+    if not self._loaded_here:
+      self._fail_load(verdict)
+      return
+    self._deaths += 1
+    self._verdicts[self._pending.popleft()] = verdict
+    if self._deaths >= self._limits.max_deaths:
+      detail = f"not run, after {self._deaths} ended processes"
+      self._fill(Verdict(verdict.status, detail=detail))
+
+  def on_worker_death(self, detail: str) -> None:
+    """Our own failure: tried again once, then infrastructure."""
+    self._worker_deaths += 1
+    if self._worker_deaths >= _MAX_WORKER_DEATHS:
+      self._load = Verdict(Status.INFRASTRUCTURE, detail=detail)
+
+  def result(self) -> list:
+    """The message for the trainer."""
+    calls = self._verdicts
+    if self._load.status is not Status.PASS:
+      calls = [self._load] * len(calls)
+    return [self.id, self.cpu_s, _row(self._load), [_row(v) for v in calls]]
+
+
+def _row(verdict: Verdict) -> list:
+  return [verdict.status.value, verdict.value, verdict.detail]
+
+
+_CLAIMED_FAILURES = {
+  b"I": Status.INVALID,
+  b"E": Status.ERROR,
+  b"M": Status.MEMORY,
+}
+
+
+def _failed(kind: bytes, body: bytes) -> Verdict:
+  detail = body[:240].decode("utf-8", "replace")
+  return Verdict(_CLAIMED_FAILURES[kind], detail=detail)
+
+
+def _ended(how: int, status: int, limits: Limits) -> Verdict:
+  """The verdict on whatever ran when a child ended before its last frame."""
+  if how == zygote.CPU_LIMIT:
+    return Verdict(Status.TIMEOUT, detail="CPU time above the limit")
+  if how == zygote.WALL_LIMIT:
+    detail = f"wall time above {limits.wall_factor:g} times the CPU limit"
+    return Verdict(Status.TIMEOUT, detail=detail)
+  code = os.waitstatus_to_exitcode(status)
+  if code == -signal.SIGXCPU:
+    return Verdict(Status.TIMEOUT, detail="CPU time above the limit")
+  if code == child.OUT_OF_MEMORY:
+    return Verdict(Status.MEMORY, detail="no memory left")
+  if code >= 0:
+    return Verdict(Status.ERROR, detail=f"exited with status {code}")
+  name = signal.Signals(-code).name if -code in set(signal.Signals) else -code
+  return Verdict(Status.ERROR, detail=f"killed by {name}")

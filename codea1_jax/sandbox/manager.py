@@ -1,0 +1,248 @@
+"""The manager: keeps the zygotes busy and hands the judge what they report.
+
+Started by the trainer with subprocess; one thread, no jax. It runs no code of
+any program and never forks. It lives as long as the trainer holds its socket.
+"""
+
+import collections
+import contextlib
+import json
+import os
+import select
+import socket
+import time
+import warnings
+
+from codea1_jax.sandbox import kernel
+from codea1_jax.sandbox.judge import JobState
+from codea1_jax.sandbox.limits import Limits
+from codea1_jax.sandbox.wire import FrameReader, pack_json
+from codea1_jax.sandbox.worker import Worker, Zygote
+
+_MAX_MESSAGE = 1 << 30
+_MAX_START_FAILURES = 4  # in a row, before the machine is blamed
+_TICK = 1.0  # seconds between looks at deadlines and at the trainer
+_CHUNK = 1 << 18
+
+
+def main(socket_fd: int, trainer_pid: int) -> None:
+  """Serves one trainer until it hangs up or dies."""
+  warnings.simplefilter("ignore")  # "invalid escape sequence" in a test
+  if kernel.IS_LINUX:
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+  manager = Manager(socket.socket(fileno=socket_fd), trainer_pid)
+  try:
+    manager.serve()
+  finally:
+    manager.close()
+
+
+class Manager:
+  """All state of the manager process; `serve` is its loop."""
+
+  def __init__(self, connection: socket.socket, trainer_pid: int):
+    connection.setblocking(False)
+    self._connection = connection
+    self._trainer_pid = trainer_pid
+    self._reader = FrameReader(_MAX_MESSAGE)
+    self._outgoing = bytearray()
+    self._queue: collections.deque[JobState] = collections.deque()
+    self._workers: list[Worker] = []
+    self._start_failures = 0
+    self._poll = select.poll()
+    self._poll.register(connection, select.POLLIN)
+    # What to do when a descriptor is readable; every handler takes no argument.
+    self._handlers = {connection.fileno(): self._on_trainer}
+    self._trainer_gone = False
+
+  def serve(self) -> None:
+    """Loops over events until the trainer is gone."""
+    while not self._trainer_gone:
+      for fd, _ in self._poll.poll(1000 * _TICK):
+        handler = self._handlers.get(fd)
+        if handler is not None:  # not closed by an earlier event
+          handler()
+      if os.getppid() != self._trainer_pid:
+        return
+      self._enforce_deadlines()
+      self._dispatch()
+
+  def close(self) -> None:
+    """Ends every zygote and waits for it."""
+    for worker in self._workers:
+      for zygote in worker.zygotes.values():
+        zygote.close()
+
+  def _listen(self, fd: int, handler) -> None:
+    self._handlers[fd] = handler
+    self._poll.register(fd, select.POLLIN)
+
+  def _ignore(self, fd: int) -> None:
+    if self._handlers.pop(fd, None):
+      self._poll.unregister(fd)
+
+  # The trainer's side.
+
+  def _on_trainer(self) -> None:
+    """Reads messages; also called when the socket can take more of ours."""
+    with contextlib.suppress(BlockingIOError):
+      try:
+        data = self._connection.recv(_CHUNK)
+      except ConnectionError:
+        data = b""
+      if not data:
+        self._trainer_gone = True
+        return
+      for frame in self._reader.feed(data):
+        self._on_message(json.loads(frame))
+    self._flush()
+
+  def _on_message(self, message: dict) -> None:
+    if "limits" in message:
+      self._limits = Limits(**message["limits"])
+      self._workers = [Worker(self._limits) for _ in range(message["workers"])]
+      for worker in self._workers:
+        self._start(worker, 0)
+      return
+    job = JobState(message, self._limits)
+    if job.done:
+      self._send(job.result())
+    else:
+      self._queue.append(job)
+
+  def _send(self, message) -> None:
+    self._outgoing += pack_json(message)
+    self._flush()
+
+  def _flush(self) -> None:
+    """Writes what the socket takes, and asks to be told when it takes more."""
+    try:
+      while self._outgoing:
+        sent = self._connection.send(memoryview(self._outgoing)[:_CHUNK])
+        del self._outgoing[:sent]
+    except BlockingIOError:
+      pass
+    except ConnectionError:
+      self._trainer_gone = True
+    writing = select.POLLOUT if self._outgoing else 0
+    self._poll.modify(self._connection, select.POLLIN | writing)
+
+  # The zygotes' side.
+
+  def _dispatch(self) -> None:
+    """Gives each free worker a job."""
+    for worker in self._workers:
+      if not self._queue:
+        return
+      if worker.job is None:
+        worker.job = self._queue.popleft()
+        self._begin(worker)
+
+  def _begin(self, worker: Worker) -> None:
+    """Starts the worker's job, or the zygote that it needs first."""
+    zygote = worker.zygotes.get(worker.job.hash_seed)
+    if zygote is None:
+      self._start(worker, worker.job.hash_seed)
+    elif zygote.ready:
+      worker.begin()
+      self._extend(worker)
+      self._listen(worker.pipe, lambda: self._on_pipe(worker))
+
+  def _start(self, worker: Worker, hash_seed: int) -> None:
+    zygote = worker.zygotes[hash_seed] = Zygote(hash_seed)
+    self._listen(
+      zygote.socket.fileno(), lambda: self._on_zygote(worker, hash_seed)
+    )
+
+  def _on_pipe(self, worker: Worker) -> bool:
+    """Reads claims once; False where there are no more."""
+    self._extend(worker)
+    if worker.read_pipe():
+      return True
+    self._ignore(worker.pipe)
+    worker.close_pipe()
+    return False
+
+  def _on_zygote(self, worker: Worker, hash_seed: int) -> None:
+    zygote = worker.zygotes[hash_seed]
+    was_ready = zygote.ready
+    try:
+      report = zygote.receive()
+    except EOFError:
+      self._bury(worker, hash_seed)
+      return
+    if zygote.ready and not was_ready:
+      self._start_failures = 0
+      self._send({"isolation": zygote.isolation})
+      if worker.job is not None and worker.job.hash_seed == hash_seed:
+        self._begin(worker)
+    elif report is not None:
+      self._finish(worker, report)
+
+  def _finish(self, worker: Worker, report: tuple) -> None:
+    """After a child's end: what is left in its pipe, then the judgement."""
+    while worker.pipe >= 0 and _has_data(worker.pipe):
+      self._on_pipe(worker)
+    self._ignore(worker.pipe)
+    worker.close_pipe()
+    worker.job.on_end(*report)
+    self._after(worker)
+
+  def _after(self, worker: Worker) -> None:
+    """Sends a finished job off, or starts its next child."""
+    worker.running = False
+    if worker.job.done:
+      self._send(worker.job.result())
+      worker.job = None
+    else:
+      self._begin(worker)
+
+  def _bury(self, worker: Worker, hash_seed: int) -> None:
+    """A zygote died: forget it, and let its job try again."""
+    zygote = worker.zygotes.pop(hash_seed)
+    self._ignore(zygote.socket.fileno())
+    zygote.close()
+    _reap_orphans()
+    self._start_failures += not zygote.ready
+    if self._start_failures >= _MAX_START_FAILURES:
+      self._give_up()
+    elif worker.job is None or worker.job.hash_seed != hash_seed:
+      return
+    elif worker.running:
+      self._ignore(worker.pipe)
+      worker.close_pipe()
+      worker.job.on_worker_death("its worker died")
+      self._after(worker)
+    else:
+      time.sleep(0.05 * self._start_failures)
+      self._begin(worker)
+
+  def _give_up(self) -> None:
+    """No zygote starts: tells the trainer, who ends us or runs out."""
+    self._send({"fatal": "no sandbox worker starts on this machine"})
+
+  def _extend(self, worker: Worker) -> None:
+    """A running job must show progress before this; the zygote acts first."""
+    limits = self._limits
+    longest = max(limits.load_cpu_s, limits.call_cpu_s) * limits.wall_factor
+    worker.deadline = time.monotonic() + 1.25 * longest + 10.0
+
+  def _enforce_deadlines(self) -> None:
+    now = time.monotonic()
+    for worker in self._workers:
+      if worker.running and now > worker.deadline:
+        self._bury(worker, worker.job.hash_seed)
+
+
+def _has_data(fd: int) -> bool:
+  poll = select.poll()
+  poll.register(fd, select.POLLIN)
+  return bool(poll.poll(0))
+
+
+def _reap_orphans() -> None:
+  """Collects what a dead zygote left to us as its subreaper."""
+  with contextlib.suppress(ChildProcessError):
+    while os.waitpid(-1, os.WNOHANG)[0]:
+      pass

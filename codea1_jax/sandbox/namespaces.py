@@ -1,0 +1,49 @@
+"""A private view of processes, network and IPC for one zygote."""
+
+import os
+
+from codea1_jax.sandbox import kernel
+
+_UNSHARE = {"x86_64": 272, "aarch64": 97}
+_NEW_UTS, _NEW_IPC, _NEW_USER = 0x04000000, 0x08000000, 0x10000000
+_NEW_PID, _NEW_NET = 0x20000000, 0x40000000
+
+
+def enter() -> bool:
+  """Leaves the host's namespaces, keeping user and group ids; says if it did.
+
+  The caller's next child becomes the first process of the new process
+  namespace: when that one dies, the kernel kills everything inside.
+  """
+  # Tried in a child first: half a namespace would be worse than none.
+  pid = os.fork()
+  if pid == 0:
+    status = 1
+    try:
+      _leave()
+      if os.fork() == 0:
+        os._exit(0)
+      status = os.waitstatus_to_exitcode(os.wait()[1])
+    finally:
+      os._exit(status)
+  if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
+    return False
+  _leave()
+  return True
+
+
+def _leave() -> None:
+  """Raises OSError (or KeyError on a machine not known) where refused."""
+  uid, gid = os.getuid(), os.getgid()
+  kernel.syscall(
+    _UNSHARE[kernel.MACHINE],
+    _NEW_USER | _NEW_PID | _NEW_NET | _NEW_IPC | _NEW_UTS,
+  )
+  _write("/proc/self/setgroups", "deny")
+  _write("/proc/self/uid_map", f"{uid} {uid} 1")
+  _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def _write(path: str, text: str) -> None:
+  with open(path, "w", encoding="ascii") as file:
+    file.write(text)

@@ -1,0 +1,121 @@
+"""Ground truths: which of their answers are certain, and a memory of them."""
+
+import collections
+import hashlib
+
+from codea1_jax.sandbox import values
+from codea1_jax.sandbox.limits import Job, JobResult
+from codea1_jax.types import Status, Verdict
+
+_MAX_ENTRIES, _MAX_CHARS = 100_000, 64_000_000
+_ENTRY_CHARS = 200  # about what an entry costs besides its text
+
+
+def checked(result: JobResult, max_chars: int) -> JobResult:
+  """Turns answers that no literal can write into INVALID."""
+  return JobResult(
+    result.load,
+    tuple(_checked(verdict, max_chars) for verdict in result.calls),
+    result.cpu_s,
+  )
+
+
+def _checked(verdict: Verdict, max_chars: int) -> Verdict:
+  if not verdict.passed:
+    return verdict
+  try:
+    values.check_literal(values.parse_literal(verdict.value, max_chars))
+  except ValueError as error:
+    return Verdict(Status.INVALID, detail=f"no literal value: {error}")
+  return verdict
+
+
+def second_job(job: Job, first: JobResult) -> Job:
+  """The calls that gave a value, in reversed order, now expecting it."""
+  passed = [
+    (call, verdict.value)
+    for call, verdict in zip(job.calls, first.calls)
+    if verdict.passed
+  ][::-1]
+  return Job(
+    job.program,
+    job.entry_point,
+    tuple(call for call, _ in passed),
+    tuple(value for _, value in passed),
+  )
+
+
+def combine(first: JobResult, second: JobResult | None) -> JobResult:
+  """The verdict on two runs; `second` is None where nothing had to run."""
+  if second is None:
+    return first
+  again = iter(second.calls[::-1])
+  calls = []
+  for verdict in first.calls:
+    repeated = next(again) if verdict.passed else verdict
+    if repeated.status is Status.FAIL:
+      detail = f"not deterministic: {verdict.value} and {repeated.value}"
+      repeated = Verdict(Status.INVALID, detail=detail[:200])
+    elif repeated.passed:
+      repeated = verdict
+    calls.append(repeated)
+  return JobResult(first.load, tuple(calls), first.cpu_s + second.cpu_s)
+
+
+class OracleCache:
+  """Verdicts by (program, entry point, call), least recently used out first.
+
+  It belongs to one pool, whose limits never change.
+  """
+
+  def __init__(self):
+    self._entries: collections.OrderedDict[bytes, tuple[Verdict, Verdict]]
+    self._entries = collections.OrderedDict()
+    self._chars = 0
+
+  def get(self, job: Job) -> JobResult | None:
+    """The result of a job all of whose calls are known."""
+    found = [self._entries.get(key) for key in _keys(job)]
+    if None in found:
+      return None
+    for key in _keys(job):
+      self._entries.move_to_end(key)
+    load = found[0][0]
+    return JobResult(load, tuple(call for _, call in found[1:]), 0.0)
+
+  def put(self, job: Job, result: JobResult) -> None:
+    """Stores a result, unless it was our own failure."""
+    verdicts = (result.load, *result.calls)
+    if any(v.status is Status.INFRASTRUCTURE for v in verdicts):
+      return
+    for key, verdict in zip(_keys(job), verdicts):
+      self._remove(key)
+      self._entries[key] = (result.load, verdict)
+      self._chars += _size(verdict)
+    while len(self._entries) > _MAX_ENTRIES or self._chars > _MAX_CHARS:
+      self._remove(next(iter(self._entries)))
+
+  def _remove(self, key: bytes) -> None:
+    entry = self._entries.pop(key, None)
+    if entry is not None:
+      self._chars -= _size(entry[1])
+
+
+def _size(verdict: Verdict) -> int:
+  return _ENTRY_CHARS + len(verdict.value or "") + len(verdict.detail)
+
+
+def _keys(job: Job) -> list[bytes]:
+  """A key for the program itself, then one a call."""
+  program = hashlib.blake2b(digest_size=16)
+  for text in (job.program, job.entry_point):
+    program.update(_bytes(text))
+  return [
+    hashlib.blake2b(_bytes(call), key=program.digest(), digest_size=16).digest()
+    for call in ("", *job.calls)
+  ]
+
+
+def _bytes(text: str) -> bytes:
+  data = text.encode("utf-8", "surrogatepass")
+  return b"%d:%s" % (len(data), data)

@@ -1,0 +1,149 @@
+"""The sandbox as the rest of the program sees it."""
+
+import os
+import threading
+from collections.abc import Sequence
+
+from codea1_jax.sandbox import oracle
+from codea1_jax.sandbox.client import ManagerClient
+from codea1_jax.sandbox.limits import Job, JobResult, Limits
+from codea1_jax.types import Status, Verdict
+
+
+class SandboxPool:
+  """Runs untrusted programs and says what became of each call.
+
+  A context manager. `run` and `oracle` may be called from any thread; a lock
+  lets one call through at a time.
+  """
+
+  def __init__(
+    self,
+    workers: int | None = None,
+    limits: Limits | None = None,
+    float_tolerance: float = 0.0,
+    allow_weak_isolation: bool = False,
+  ):
+    """Starts the manager and its workers.
+
+    Args:
+      workers: jobs run side by side; the number of CPUs where None.
+      limits: what one program may use.
+      float_tolerance: relative or absolute difference that two floats may
+        have and still be equal; 0 compares exactly.
+      allow_weak_isolation: start even where the kernel offers no system call
+        filter. Verdicts cannot be faked there either, but a program can then
+        reach files, network and other processes of the same user.
+
+    Raises:
+      ValueError: an argument is out of range.
+      RuntimeError: no worker starts, or the isolation is weak.
+    """
+    self._workers = (os.cpu_count() or 1) if workers is None else workers
+    if self._workers < 1:
+      raise ValueError(f"SandboxPool: workers must be >= 1, got {workers}")
+    if not 0 <= float_tolerance < 1:
+      raise ValueError(
+        f"SandboxPool: float_tolerance must be in [0, 1), got {float_tolerance}"
+      )
+    self._limits = limits or Limits()
+    self._tolerance = float_tolerance
+    self._cache = oracle.OracleCache()
+    self._lock = threading.Lock()
+    self._closed = False
+    self._client = ManagerClient(self._limits, self._workers)
+    try:
+      isolation = self._client.await_isolation()
+      if "seccomp" not in isolation and not allow_weak_isolation:
+        raise RuntimeError(
+          f"sandbox: only {isolation} here, no system call filter (seccomp); "
+          "allow_weak_isolation=True runs without one"
+        )
+    except BaseException:
+      self.close()
+      raise
+
+  def __enter__(self) -> "SandboxPool":
+    return self
+
+  def __exit__(self, *_) -> None:
+    self.close()
+
+  @property
+  def description(self) -> str:
+    """One line for the log, such as "sandbox: seccomp+landlock, 2 workers"."""
+    plural = "s" if self._workers > 1 else ""
+    return f"sandbox: {self._client.isolation}, {self._workers} worker{plural}"
+
+  def run(self, jobs: Sequence[Job]) -> list[JobResult]:
+    """Runs jobs side by side; results in the order of the jobs."""
+    with self._lock:
+      return self._run(jobs, 0, self._tolerance)
+
+  def oracle(self, jobs: Sequence[Job]) -> list[JobResult]:
+    """Runs ground truths: what their calls return, where that is certain.
+
+    Each program runs twice, in processes with other hash and random seeds, the
+    second time with the calls in reversed order. A call is PASS, with its
+    value, where both runs agree and the value is a literal without NaN; else it
+    is INVALID, or whatever kept it from returning. Cached by content;
+    `expected` is ignored.
+    """
+    with self._lock:
+      results = {
+        job: self._cache.get(job) for job in dict.fromkeys(map(_plain, jobs))
+      }
+      missing = [job for job, result in results.items() if result is None]
+      for job, result in zip(missing, self._run_twice(missing)):
+        self._cache.put(job, result)
+        results[job] = result
+      return [results[_plain(job)] for job in jobs]
+
+  def close(self) -> None:
+    """Ends all processes of the pool; calling it again does nothing."""
+    self._closed = True
+    self._client.stop()
+
+  def _run_twice(self, jobs: list[Job]) -> list[JobResult]:
+    size = self._limits.max_call_chars
+    first = [oracle.checked(r, size) for r in self._run(jobs, 0, 0.0)]
+    again = {
+      k: oracle.second_job(jobs[k], first[k])
+      for k in range(len(jobs))
+      if any(verdict.passed for verdict in first[k].calls)
+    }
+    second = dict(zip(again, self._run(list(again.values()), 1, 0.0)))
+    return [oracle.combine(first[k], second.get(k)) for k in range(len(jobs))]
+
+  def _run(
+    self, jobs: Sequence[Job], seed: int, tolerance: float
+  ) -> list[JobResult]:
+    if self._closed:
+      raise ValueError("SandboxPool: run after close")
+    messages = [
+      {
+        "program": job.program,
+        "entry_point": job.entry_point,
+        "calls": job.calls,
+        "expected": job.expected or [None] * len(job.calls),
+        "hash_seed": seed,
+        "tolerance": tolerance,
+      }
+      for job in jobs
+    ]
+    return [_result(row) for row in self._client.run(messages)]
+
+
+def _plain(job: Job) -> Job:
+  """The job as the oracle sees it."""
+  return Job(job.program, job.entry_point, job.calls)
+
+
+def _result(row: list) -> JobResult:
+  _, cpu_s, load, calls = row
+  return JobResult(_verdict(load), tuple(map(_verdict, calls)), cpu_s)
+
+
+def _verdict(row: list) -> Verdict:
+  status, value, detail = row
+  return Verdict(Status(status), value, detail)

@@ -1,0 +1,216 @@
+"""A warm interpreter that forks one child a job and watches over it.
+
+It receives the job and the result pipe as descriptors and passes them on
+unread, so that no child inherits anything of an earlier job. While a child runs
+it reads the child's CPU clock; the child's own word is taken only for which
+call it is in, and a lie there just moves seconds between its own calls.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import gc
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+
+from codea1_jax.sandbox import child, isolation, kernel, namespaces
+
+# load_cpu_s, call_cpu_s, wall_factor, memory bytes, calls, open files, seed
+REQUEST = struct.Struct("<dddQQQQ")
+REPORT = struct.Struct("<Bid")  # how it ended, wait status, CPU seconds
+ENDED, CPU_LIMIT, WALL_LIMIT, NO_CHILD = range(4)
+HELLO_BYTES = 64  # the isolation's names, padded
+
+_PRELOADED = (
+  "abc base64 bisect calendar cmath collections collections.abc contextlib "
+  "copy dataclasses datetime decimal enum fractions functools hashlib heapq "
+  "inspect io itertools json math numbers operator queue random re statistics "
+  "string textwrap threading types typing unicodedata uuid warnings"
+)
+_LOWEST_OWN, _OWN_DESCRIPTORS = 10, 64
+_SLOWEST_TICK, _FASTEST_TICK = 0.1, 0.005  # seconds between looks at a child
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """The limits of one job; the zygote knows no more of it."""
+
+  load_cpu_s: float
+  call_cpu_s: float
+  wall_factor: float
+  memory_bytes: int
+  num_calls: int
+  open_files: int
+  random_seed: int
+
+  @property
+  def total_cpu_s(self) -> float:
+    return self.load_cpu_s + self.num_calls * self.call_cpu_s
+
+
+def main(socket_fd: int, manager_pid: int) -> None:
+  """Isolates itself once, then serves jobs until the manager hangs up."""
+  for name in _PRELOADED.split():
+    __import__(name)
+  kernel.die_with_parent()
+  if os.getppid() != manager_pid:
+    return
+  inside = kernel.IS_LINUX and namespaces.enter()
+  if inside:
+    _move_inside(socket_fd)
+  if kernel.IS_LINUX:
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+  layers = isolation.prepare(inside)
+  if layers.ruleset is not None:
+    layers = dataclasses.replace(layers, ruleset=_raised(layers.ruleset))
+  connection = socket.socket(fileno=_raised(socket_fd))
+  null = os.open(os.devnull, os.O_RDWR)
+  for standard in (0, 1, 2):
+    os.dup2(null, standard)
+  os.closerange(3, _LOWEST_OWN)
+  _forget_the_project()
+  connection.sendall(layers.names.encode().ljust(HELLO_BYTES))
+  signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+  progress = mmap.mmap(-1, mmap.PAGESIZE)
+  gc.collect()
+  gc.freeze()
+  while _serve(connection, layers, progress):
+    pass
+
+
+def _move_inside(socket_fd: int) -> None:
+  """Continues in a new process, the first of the process namespace.
+
+  The process outside stays as its keeper: it hands on its own end.
+  """
+  pid = os.fork()
+  if pid == 0:
+    kernel.die_with_parent()
+    return
+  os.close(socket_fd)
+
+  def end_it(*_) -> None:
+    with contextlib.suppress(ProcessLookupError):
+      os.kill(pid, signal.SIGKILL)
+
+  signal.signal(signal.SIGTERM, end_it)
+  os.waitpid(pid, 0)
+  os._exit(0)
+
+
+def _raised(descriptor: int) -> int:
+  """Moves a descriptor above the numbers that jobs arrive at."""
+  moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST_OWN)
+  os.close(descriptor)  # it may be any number, and no child may inherit it
+  return moved
+
+
+def _forget_the_project() -> None:
+  """Leaves programs a plain interpreter with the standard library."""
+  sys.path[:] = [path for path in sys.path if path not in sys.argv[1:]]
+  for name in [name for name in sys.modules if name.startswith("codea1_jax")]:
+    del sys.modules[name]
+  sys.argv[:] = [""]
+  os.environ.clear()
+  sys.dont_write_bytecode = True
+
+
+def _serve(connection: socket.socket, layers, progress: mmap.mmap) -> bool:
+  """Runs one job; False once the manager is gone."""
+  data, descriptors, _, _ = socket.recv_fds(connection, REQUEST.size, 2)
+  # The lowest free numbers: all of the zygote's own were moved above them.
+  if descriptors != [child.JOB_FD, child.RESULT_FD]:
+    return False
+  while len(data) < REQUEST.size:
+    data += connection.recv(REQUEST.size - len(data))
+  request = Request(*REQUEST.unpack(data))
+  progress[:] = bytes(mmap.PAGESIZE)  # no message from one job to the next
+  try:
+    pid = os.fork()
+  except OSError:
+    pid = -1
+  if pid == 0:
+    _become_child(layers, request, progress)
+  for descriptor in descriptors:
+    os.close(descriptor)
+  report = (NO_CHILD, 0, 0.0) if pid < 0 else _watch(pid, request, progress)
+  if layers.filter is None and pid > 0:
+    _sweep(pid, layers)
+  connection.sendall(REPORT.pack(*report))
+  return True
+
+
+def _become_child(layers, request: Request, progress: mmap.mmap) -> None:
+  """Everything between the fork and the exit of a child."""
+  try:
+    kernel.die_with_parent()
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    if layers.filter is None:
+      os.setpgid(0, 0)  # what it may fork is found again by its group
+    isolation.put_on(
+      layers, request.total_cpu_s, request.memory_bytes, request.open_files
+    )
+    os.closerange(child.RESULT_FD + 1, _OWN_DESCRIPTORS)
+    gc.enable()
+    child.run(progress, request.random_seed)
+  finally:
+    os._exit(0)
+
+
+def _watch(pid: int, request: Request, progress: mmap.mmap):
+  """Waits for a child's end, or brings it about; returns the report."""
+  stage, budget = 0, request.load_cpu_s
+  stage_cpu = cpu = 0.0
+  stage_wall = wall = time.monotonic()
+  while True:
+    _nap(min(_SLOWEST_TICK, max(_FASTEST_TICK, (budget - cpu + stage_cpu) / 2)))
+    done, status, usage = os.wait4(pid, os.WNOHANG)
+    if done:
+      return ENDED, status, usage.ru_utime + usage.ru_stime
+    last_cpu, last_wall = cpu, wall
+    cpu, wall = _cpu_seconds(pid), time.monotonic()
+    claimed_stage, claimed_cpu = struct.unpack_from("<Qd", progress)
+    if stage < claimed_stage <= request.num_calls:
+      stage, budget = claimed_stage, request.call_cpu_s
+      honest = last_cpu <= claimed_cpu <= cpu
+      stage_cpu, stage_wall = claimed_cpu if honest else last_cpu, last_wall
+    if cpu - stage_cpu > budget:
+      return CPU_LIMIT, *_kill(pid)
+    if wall - stage_wall > budget * request.wall_factor:
+      return WALL_LIMIT, *_kill(pid)
+
+
+def _nap(seconds: float) -> None:
+  """Sleeps until a child changes state, at most so long."""
+  if hasattr(signal, "sigtimedwait"):
+    signal.sigtimedwait({signal.SIGCHLD}, seconds)
+  else:
+    time.sleep(min(seconds, 0.002))
+
+
+def _cpu_seconds(pid: int) -> float:
+  """A process's CPU clock, all threads; 0 where only RLIMIT_CPU can tell."""
+  if not kernel.IS_LINUX:
+    return 0.0
+  return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid(3) does
+
+
+def _kill(pid: int) -> tuple[int, float]:
+  os.kill(pid, signal.SIGKILL)
+  _, status, usage = os.wait4(pid, 0)
+  return status, usage.ru_utime + usage.ru_stime
+
+
+def _sweep(pid: int, layers) -> None:
+  """Ends what a child without a system call filter may have forked."""
+  with contextlib.suppress(OSError):
+    if layers.namespaces:
+      os.kill(-1, signal.SIGKILL)  # all of this process namespace
+      while True:
+        os.waitpid(-1, 0)
+    os.killpg(pid, signal.SIGKILL)

@@ -1,0 +1,63 @@
+"""What training carries from step to step, and what one update eats."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import flax.struct
+import jax
+import numpy as np
+import optax
+
+if typing.TYPE_CHECKING:
+  from codea1_jax.mistake_book import MistakeBook
+
+Array = jax.Array | np.ndarray
+
+
+@flax.struct.dataclass
+class PolicyState:
+  """One policy, on device."""
+
+  step: Array  # [] int32, updates done
+  params: Any  # the model's pytree
+  opt_state: optax.OptState  # moments, shaped as params
+
+
+@flax.struct.dataclass
+class UpdateBatch:
+  """A minibatch of sequences: left-padded prompt, right-padded completion.
+
+  P prompt tokens and T completion tokens a row. Supervised training reads the
+  first three fields only.
+  """
+
+  tokens: Array  # [B, P + T] int32
+  valid: Array  # [B, P + T] bool, False at padding
+  completion_mask: Array  # [B, T], 1 at tokens that are trained on
+  advantages: Array | None = None  # [B] float32
+  behavior_log_probs: Array | None = None  # [B, T] float32
+  ref_log_probs: Array | None = None  # [B, T] float32; None if kl_coef is 0
+  importance_weights: Array | None = None  # [B, T] float32; None for all ones
+
+
+@flax.struct.dataclass
+class RunState:
+  """Everything a resumed run needs; one checkpoint holds all of it."""
+
+  code: PolicyState
+  test: PolicyState
+  book: MistakeBook = flax.struct.field(pytree_node=False)
+  step: int = flax.struct.field(pytree_node=False, default=0)
+
+
+def create_policy_state(
+  params: Any, optimizer: optax.GradientTransformation
+) -> PolicyState:
+  """A policy before its first update."""
+  return PolicyState(
+    step=np.zeros((), np.int32),
+    params=params,
+    opt_state=optimizer.init(params),
+  )

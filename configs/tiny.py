@@ -1,0 +1,106 @@
+"""The embedded default: a small real pair on the shipped problems.
+
+  python -m experiments.train --config=configs/tiny.py --workdir=runs/tiny
+
+Hardware: 2 CPU cores, below 4 GB. See the README for what was measured.
+"""
+
+from ml_collections import config_dict
+
+
+def _optimizer() -> config_dict.ConfigDict:
+  optimizer = config_dict.ConfigDict()
+  optimizer.learning_rate = 5e-4
+  optimizer.warmup_steps = 5
+  optimizer.schedule = "constant"  # or cosine
+  optimizer.weight_decay = 0.0
+  optimizer.grad_clip = 1.0
+  optimizer.b1 = 0.9
+  optimizer.b2 = 0.99
+  return optimizer
+
+
+def _policy(shipped: str, max_new_tokens: int) -> config_dict.ConfigDict:
+  policy = config_dict.ConfigDict()
+  policy.model = shipped  # "shipped:NAME" or a model directory
+  policy.max_prompt_tokens = 320
+  policy.max_new_tokens = max_new_tokens
+  policy.minibatch_size = 128  # sequences an update
+  policy.optimizer = _optimizer()
+  return policy
+
+
+def get_config() -> config_dict.ConfigDict:
+  """The run behind `make train`."""
+  config = config_dict.ConfigDict()
+  config.method = "code_a1"  # or golden_tests, self_play
+  config.seed = 0
+  config.num_steps = 60
+  config.parallel = "pmap"
+  config.train_problems = "shipped:train"  # or a problem file (JSONL)
+  config.heldout_problems = "shipped:heldout"
+
+  config.code = _policy("shipped:code_llm", 128)
+  config.test = _policy("shipped:test_llm", 128)
+
+  config.self_play_model = "shipped:both_llm"  # method self_play only
+
+  rollout = config.rollout = config_dict.ConfigDict()
+  rollout.questions = 12  # Q in a step
+  rollout.codes = 6  # M of a question
+  rollout.suites = 4  # N of a code
+  rollout.tests = 4  # K of a suite
+  rollout.temperature = 1.0
+  rollout.max_rows = 512  # completions in one decode loop
+  rollout.bucket = 32  # lengths are padded to a multiple of it
+
+  prompts = config.prompts = config_dict.ConfigDict()
+  prompts.preset = "compact"  # or paper
+  prompts.test_visibility = "white_box"  # or black_box
+
+  rewards = config.rewards = config_dict.ConfigDict()
+  rewards.preset = "paper"  # or corrected, composite
+  rewards.alpha = 0.5  # weight of validity in the test reward
+
+  book = config.book = config_dict.ConfigDict()
+  book.enabled = True
+  book.replay = 8  # R: tests replayed to a question's codes
+  book.sampler = "frequency"  # or recent
+  book.max_per_question = 64
+  book.max_total = 100_000
+
+  selection = config.selection = config_dict.ConfigDict()
+  selection.top_k = 1  # codes a question whose suites train the Test LLM
+
+  grpo = config.grpo = config_dict.ConfigDict()
+  grpo.clip_eps_low = 0.2
+  grpo.clip_eps_high = 0.28
+  grpo.dual_clip = 10.0
+  grpo.kl_coef = 0.001
+  grpo.kl_estimator = "k3"  # or k1, k2
+  grpo.entropy_coef = 0.0
+  grpo.aggregation = "token_mean"
+  grpo.norm_by_std = True  # False: Dr. GRPO
+  grpo.epochs = 1
+  grpo.mask_cut = False  # True: completions cut by length do not train
+  grpo.micro_batch_size = 8
+
+  sandbox = config.sandbox = config_dict.ConfigDict()
+  sandbox.workers = 0  # 0: one a core
+  sandbox.call_cpu_s = 0.5
+  sandbox.load_cpu_s = 1.0
+  sandbox.memory_mb = 256
+  sandbox.allow_weak_isolation = False
+
+  evaluation = config.evaluation = config_dict.ConfigDict()
+  evaluation.every = 20  # steps; also before and after
+  evaluation.samples = 4  # codes a problem at temperature 1
+  evaluation.targets = 2  # faulty programs a problem, one suite each
+
+  checkpoint = config.checkpoint = config_dict.ConfigDict()
+  checkpoint.every = 20
+  checkpoint.keep = 2
+
+  config.dump_every = 10  # steps between rollout dumps for the report
+  config.lock()
+  return config

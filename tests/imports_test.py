@@ -1,0 +1,125 @@
+"""Pins the levels of ARCHITECTURE: files import lower levels only."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGE = ROOT / "codea1_jax"
+
+LEVELS = {
+  "types": 0,
+  "problems": 0,
+  "prompts": 0,
+  "parsing": 0,
+  "mistake_book": 0,
+  "rewards": 0,
+  "sandbox": 0,
+  "models": 1,
+  "sampling": 1,
+  "grpo": 1,
+  "optimizer": 1,
+  "train_state": 1,
+  "tiny": 1,
+  "verification": 1,
+  "losses": 2,
+  "update": 2,
+  "rollout": 2,
+  "checkpoint": 2,
+  "metrics": 2,
+  "evaluation": 2,
+  "player": 3,
+  "report_charts": 3,
+  "report": 3,
+  "sft": 3,
+  "assembly": 3,
+  "run_log": 3,
+  "trainer": 4,
+}
+# Of its own level a file imports only what stands here.
+SAME_LEVEL = {
+  ("parsing", "types"),
+  ("problems", "parsing"),
+  ("problems", "types"),
+  ("prompts", "types"),
+  ("mistake_book", "types"),
+  ("sandbox", "types"),
+  ("sampling", "models"),
+  ("update", "losses"),
+  ("rollout", "update"),
+  ("checkpoint", "update"),
+  ("report", "report_charts"),
+  ("assembly", "player"),
+  ("run_log", "assembly"),
+  ("run_log", "player"),
+  ("run_log", "report"),
+}
+JAX_FREE = [name for name, level in LEVELS.items() if level == 0] + [
+  "tiny.corpus",
+  "verification",
+]
+
+
+def _imports(path: pathlib.Path):
+  """Modules that a file imports for real: annotations' imports are none."""
+  tree = ast.parse(path.read_text())
+  for node in ast.walk(tree):
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+      node.body = []
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      yield node.module
+      yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _room(module: str) -> str | None:
+  parts = module.split(".")
+  known = len(parts) > 1 and parts[0] == "codea1_jax" and parts[1] in LEVELS
+  return parts[1] if known else None
+
+
+def _files():
+  return [p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py"]
+
+
+def test_every_file_has_a_level():
+  rooms = {
+    p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in _files()
+  }
+  assert rooms == set(LEVELS)
+
+
+@pytest.mark.parametrize("path", _files(), ids=lambda p: p.stem)
+def test_imports_lower_levels_only(path):
+  room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+  for module in _imports(path):
+    assert module.split(".")[0] not in ("configs", "experiments"), module
+    other = _room(module)
+    if other and other != room:
+      lower = LEVELS[other] < LEVELS[room]
+      assert lower or (room, other) in SAME_LEVEL, f"{room} imports {module}"
+
+
+@pytest.mark.parametrize("module", JAX_FREE)
+def test_needs_no_jax(module):
+  check = f"import codea1_jax.{module}, sys; sys.exit('jax' in sys.modules)"
+  done = subprocess.run([sys.executable, "-c", check], cwd=ROOT)
+  assert done.returncode == 0
+
+
+def test_only_update_knows_devices():
+  words = ("jax.devices", "pmap", "psum", "Mesh(", "device_put", "shard_map")
+  for path in _files():
+    if path.stem != "update":
+      code = ast.unparse(ast.parse(path.read_text()))
+      tree = ast.parse(code)
+      names = {
+        ast.unparse(n) for n in ast.walk(tree) if isinstance(n, ast.Attribute)
+      }
+      for word in words:
+        assert not any(word.strip("(") in name for name in names), (path, word)

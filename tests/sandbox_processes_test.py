@@ -1,0 +1,170 @@
+"""What the sandbox leaves behind: nothing, whoever dies first."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from codea1_jax.sandbox import Job, Limits, SandboxPool
+
+pytestmark = pytest.mark.skipif(
+  not pathlib.Path("/proc/self/stat").exists(), reason="needs Linux's /proc"
+)
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_ECHO = Job("def f(x): return x", "f", ("f(1)",), ("1",))
+_SLEEP = Job("import time\ndef f(): time.sleep(1000)", "f", ("f()",))
+_TRAINER = """
+import sys, threading, time
+from codea1_jax.sandbox import Job, Limits, SandboxPool
+pool = SandboxPool(workers=2, limits=Limits(wall_factor=1000.0))
+pool.oracle([Job("def f(x): return x", "f", ("f(1)",))])
+bodies = ["time.sleep(1000)", "[0 for _ in iter(int, 1)]"]
+jobs = [Job("import time\\ndef f(): " + body, "f", ("f()",)) for body in bodies]
+threading.Thread(target=pool.run, args=(jobs,), daemon=True).start()
+time.sleep(0.3)
+print("running", flush=True)
+{ending}
+"""
+
+
+def _processes():
+  """pid -> (parent, state) of everything that runs."""
+  found = {}
+  for entry in pathlib.Path("/proc").iterdir():
+    if entry.name.isdigit():
+      try:
+        text = (entry / "stat").read_text()
+      except OSError:
+        continue
+      state, parent = text.rsplit(")", 1)[1].split()[:2]
+      found[int(entry.name)] = (int(parent), state)
+  return found
+
+
+def _below(pid):
+  """All descendants of a process, zombies too."""
+  processes = _processes()
+  below, new = set(), {pid}
+  while new:
+    new = {p for p, (parent, _) in processes.items() if parent in new} - below
+    below |= new
+  return below
+
+
+def _running(pids):
+  """Which of them still run; a zombie of somebody else's does not."""
+  states = _processes()
+  return {p for p in pids if p in states and states[p][1] not in "ZX"}
+
+
+def _wait_until(condition, seconds):
+  end = time.monotonic() + seconds
+  while not condition() and time.monotonic() < end:
+    time.sleep(0.05)
+  return condition()
+
+
+def _start_trainer(ending):
+  process = subprocess.Popen(
+    [sys.executable, "-c", _TRAINER.format(ending=ending)],
+    cwd=_ROOT,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == "running\n"
+  below = _below(process.pid)
+  assert len(below) >= 5  # a manager, zygotes of two kinds, two children
+  return process, below
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_trainer_leaves_nothing_running(signal_number):
+  process, below = _start_trainer("time.sleep(100)")
+  process.send_signal(signal_number)
+  process.wait()
+  process.stdout.close()
+  assert _wait_until(lambda: not _running(below), 5.0)
+
+
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "raise ValueError"])
+def test_a_trainer_that_forgets_to_close_leaves_nothing(ending):
+  process, below = _start_trainer("sys.stderr.close();" + ending)
+  process.wait(10.0)
+  process.stdout.close()
+  assert _wait_until(lambda: not _running(below), 5.0)
+
+
+def test_a_killed_manager_leaves_nothing_running():
+  process, below = _start_trainer("time.sleep(100)")
+  manager = [
+    p for p, (parent, _) in _processes().items() if parent == process.pid
+  ]
+  os.kill(manager[0], signal.SIGKILL)
+  try:
+    assert _wait_until(lambda: not _running(below), 5.0)
+  finally:
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_close_leaves_no_process_zombie_or_descriptor():
+  before = _below(os.getpid()), sorted(os.listdir("/proc/self/fd"))
+  pool = SandboxPool(workers=2)
+  pool.oracle([_ECHO])
+  pool.run([_ECHO] * 50)
+  assert len(_below(os.getpid()) - before[0]) >= 5
+  pool.close()
+  assert _wait_until(lambda: _below(os.getpid()) <= before[0], 2.0)
+  assert sorted(os.listdir("/proc/self/fd")) == before[1]
+
+
+def test_an_interrupted_run_leaves_nothing_and_can_go_on(monkeypatch):
+  def interrupt():
+    time.sleep(0.2)
+    raise KeyboardInterrupt
+
+  before = _below(os.getpid())
+  limits = Limits(wall_factor=1000.0)
+  with SandboxPool(workers=1, limits=limits) as pool:
+    with monkeypatch.context() as patch:
+      patch.setattr(pool._client, "_receive", interrupt)
+      with pytest.raises(KeyboardInterrupt):
+        pool.run([_SLEEP])
+    assert _wait_until(lambda: _below(os.getpid()) <= before, 5.0)
+    assert pool.run([_ECHO])[0].calls[0].passed
+
+
+def test_many_jobs_and_deaths_leave_no_descriptor_zombie_or_file():
+  """With room for 40 descriptors a leak of one a job would end the manager."""
+  code = """
+import os, resource, tempfile
+from codea1_jax.sandbox import Job, SandboxPool
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+die = Job("import os\\ndef f(x): os._exit(0)", "f", ("f(1)", "f(2)"))
+echo = Job("def f(x): return x", "f", ("f(1)",), ("1",))
+where = [tempfile.gettempdir(), "/dev/shm"]
+with SandboxPool(workers=1) as pool:
+  manager = pool._client._process.pid
+  results = pool.run([die, echo] * 100)
+  assert all(r.calls[0].passed for r in results[1::2])
+  assert pool._client._process.pid == manager
+  print(manager)
+"""
+  process = subprocess.Popen(
+    [sys.executable, "-c", code], cwd=_ROOT, stdout=subprocess.PIPE, text=True
+  )
+  zombies = set()
+  while process.poll() is None:
+    states, below = _processes(), _below(process.pid)
+    zombies |= {p for p in below if states.get(p, (0, ""))[1] == "Z"}
+    time.sleep(0.05)
+  assert process.returncode == 0
+  assert process.stdout.read().strip().isdigit()
+  process.stdout.close()
+  assert len(zombies) < 20  # seen in passing; 300 children died
