@@ -31,7 +31,7 @@ setup(
     "numpy>=2.0",
     "optax>=0.2.5",
     "orbax-checkpoint>=0.11",
-    "safetensors>=0.5",
+    "safetensors>=0.8",
     "tqdm>=4.66",
     "transformers>=5.0",
   ],

@@ -17,7 +17,7 @@ from codea1_jax.types import ParsedCode, ParsedSuite, TestCase
 MAX_SOURCE = 65_536  # characters given to the parser at once
 MAX_BRACKETS = 100  # open at once; CPython itself stops at 200
 MAX_DEPTH = 64  # brackets of one literal, after substitution
-MAX_RETRIES = 8 * MAX_SOURCE  # characters of broken statements tried again
+MAX_RETRIES = 4 * MAX_SOURCE  # characters of broken statements tried again
 
 # What ast.parse, ast.unparse and ast.literal_eval raise on hostile text: NUL
 # bytes, lone surrogates, huge integers, deep nesting, unhashable keys.
@@ -86,7 +86,7 @@ def code_error(source: str, entry_point: str) -> str:
     name = scope.lookup(entry_point)
   except KeyError:
     name = None
-  if name is None or not name.is_assigned() or name.is_imported():
+  if name is None or not name.is_assigned():  # an import assigns nothing
     return f"does not define {entry_point!r} at top level"
   return ""
 

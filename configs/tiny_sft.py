@@ -22,9 +22,9 @@ def get_config(arg: str = "code") -> config_dict.ConfigDict:
   config.role = arg
   config.seed = 0
   # Share of corpus answers that are wrong on purpose.
-  config.fault_share = config_dict.ConfigDict({"code": 0.42, "test": 0.3})
+  config.fault_share = config_dict.ConfigDict({"code": 0.42, "test": 0.15})
   config.num_tests = 4  # K: asserts of a test example
-  config.num_steps = 3000 if arg == "code" else 4000
+  config.num_steps = {"code": 2000, "test": 3200, "both": 3000}[arg]
   config.batch_size = 32
   config.micro_batch_size = 4
   config.bucket = 32

@@ -33,6 +33,10 @@ BROKEN_LINES = (
   "assert f('\0') == 1",
   "assert f('\ud800') == 1",
 )
+PIECES = (
+  *["\n", "```", "python\n", "assert", "f(", ")", "[", "'", '"""', "==", "1"],
+  "\nassert f(1) == 1\n",
+)
 BOMBS = {
   "open brackets": "(\n" * 30_000,
   "closed and opened": ")(\n" * 20_000,
@@ -126,6 +130,7 @@ def test_which_block_is_the_code(completion, code):
     "f, g = 1, 2",
     "f: int = 1",
     "try:\n  import z\n  def f(): pass\nexcept ImportError:\n  f = None",
+    "try:\n  from z import f\nexcept ImportError:\n  def f(): pass",
   ],
 )
 def test_programs_that_define_the_entry_point(source):
@@ -227,6 +232,7 @@ def test_assignments_are_substituted_into_later_calls():
     "assert f(z) == 7",
     "n = 5",
     "assert f(-n) == 8",
+    "assert f(9) == n",  # into calls only: an answer must be written out
   )
   suite = parsing.parse_suite(completion, "f", None)
   assert [test.source for test in suite.tests] == [
@@ -235,7 +241,7 @@ def test_assignments_are_substituted_into_later_calls():
     "assert f({'a': [1]}) == 6",
     "assert f(-5) == 8",
   ]
-  assert suite.num_unparsed == 5
+  assert suite.num_unparsed == 6
 
 
 @pytest.mark.parametrize("line", BROKEN_LINES)
@@ -365,22 +371,7 @@ def test_any_literal_survives_and_normalizing_twice_is_once(argument, expected):
 @hypothesis.settings(max_examples=100, deadline=None)
 @hypothesis.given(
   st.lists(
-    st.sampled_from(
-      [
-        "assert",
-        " f(",
-        ")",
-        "[",
-        "'",
-        '"""',
-        "\n",
-        "```",
-        "python\n",
-        "==",
-        "1",
-      ]
-    )
-    | st.text(max_size=3),
+    st.sampled_from(PIECES) | st.text(max_size=3),
     max_size=40,
   )
 )

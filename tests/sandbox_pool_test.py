@@ -1,6 +1,7 @@
 """What callers of the pool rely on: verdicts, order, the oracle, failures."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -29,6 +30,19 @@ def _run(pool, program, calls, expected=None, entry_point="f"):
 
 def _statuses(result):
   return [verdict.status.value for verdict in result.calls]
+
+
+def _python(code):
+  """Runs code with the repository's root as the current directory."""
+  return subprocess.run(
+    [sys.executable, "-c", code],
+    cwd=pathlib.Path(__file__).resolve().parents[1],
+    env={},
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=60,
+  )
 
 
 def _zygotes(pool):
@@ -261,6 +275,18 @@ def test_weak_isolation_is_refused(monkeypatch):
     pass
 
 
+def test_a_machine_on_which_no_worker_starts_is_an_error():
+  code = (
+    "import resource\n"
+    "from codea1_jax.sandbox import SandboxPool\n"
+    "resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))\n"
+    "try: SandboxPool(workers=2)\n"
+    "except RuntimeError as error: print(error)"
+  )
+  done = _python(code)
+  assert done.stdout == ("sandbox: no sandbox worker starts on this machine\n")
+
+
 def test_bad_arguments_are_refused(pool):
   with pytest.raises(ValueError, match="workers must be >= 1, got 0"):
     SandboxPool(workers=0)
@@ -282,20 +308,12 @@ def test_description_and_close():
     pool.run([])
 
 
-def test_works_from_the_repository_with_only_the_current_directory(tmp_path):
+def test_works_from_the_repository_with_only_the_current_directory():
   code = (
     "from codea1_jax.sandbox import *\n"
     "with SandboxPool(workers=1) as pool:\n"
     "  result, = pool.run([Job('def f(): return 7', 'f', ('f()',))])\n"
     "  print(result.calls[0].value)"
   )
-  root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-  done = subprocess.run(
-    [sys.executable, "-c", code],
-    cwd=root,
-    env={},
-    capture_output=True,
-    text=True,
-    check=True,
-  )
+  done = _python(code)
   assert done.stdout == "7\n"

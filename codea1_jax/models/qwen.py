@@ -184,7 +184,7 @@ def attend(q_BTKGH, k_BSKH, v_BSKH, bias_BTS):
   """Softmax attention; every group of queries shares its key and value.
 
   Folding G into T gives plain batched matmuls, adding the mask instead of
-  selecting by it and dividing last fuse well: 5 x faster on a CPU in all.
+  selecting by it and dividing last fuse well on a CPU.
   """
   B, T, K, G, H = q_BTKGH.shape
   q_BKMH = q_BTKGH.transpose(0, 2, 3, 1, 4).reshape(B, K, G * T, H)

@@ -206,7 +206,7 @@ def _ended(how: int, status: int, limits: Limits) -> Verdict:
   if how == zygote.CPU_LIMIT:
     return Verdict(Status.TIMEOUT, detail="CPU time above the limit")
   if how == zygote.WALL_LIMIT:
-    detail = f"wall time above {limits.wall_factor:g} times the CPU limit"
+    detail = f"idle for {limits.wall_factor:g} times the CPU limit"
     return Verdict(Status.TIMEOUT, detail=detail)
   code = os.waitstatus_to_exitcode(status)
   if code == -signal.SIGXCPU:

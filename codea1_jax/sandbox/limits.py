@@ -12,7 +12,7 @@ class Limits:
 
   call_cpu_s: float = 1.0  # CPU seconds of one call, all threads together
   load_cpu_s: float = 2.0  # CPU seconds to compile and run the module body
-  wall_factor: float = 8.0  # wall seconds allowed = factor * CPU seconds
+  wall_factor: float = 8.0  # idle wall seconds allowed = factor * CPU seconds
   memory_mb: int = 512  # address space above that of an empty worker
   max_deaths: int = 16  # processes one job may lose before its rest is given up
   max_result_bytes: int = 262_144  # of one encoded value

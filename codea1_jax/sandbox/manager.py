@@ -21,6 +21,7 @@ from codea1_jax.sandbox.worker import Worker, Zygote
 
 _MAX_MESSAGE = 1 << 30
 _MAX_START_FAILURES = 4  # in a row, before the machine is blamed
+_CROWD = 30  # share of a CPU below which a machine is too busy to judge: 1/30
 _TICK = 1.0  # seconds between looks at deadlines and at the trainer
 _CHUNK = 1 << 18
 
@@ -199,7 +200,9 @@ class Manager:
       self._begin(worker)
 
   def _bury(self, worker: Worker, hash_seed: int) -> None:
-    """A zygote died: forget it, and let its job try again."""
+    """A zygote died: one that never started is started again, and the job of
+    one that ran tries again; an idle one is replaced when it is needed.
+    """
     zygote = worker.zygotes.pop(hash_seed)
     self._ignore(zygote.socket.fileno())
     zygote.close()
@@ -207,16 +210,14 @@ class Manager:
     self._start_failures += not zygote.ready
     if self._start_failures >= _MAX_START_FAILURES:
       self._give_up()
-    elif worker.job is None or worker.job.hash_seed != hash_seed:
-      return
-    elif worker.running:
+    elif not zygote.ready:
+      time.sleep(0.05 * self._start_failures)
+      self._start(worker, hash_seed)
+    elif worker.running and worker.job.hash_seed == hash_seed:
       self._ignore(worker.pipe)
       worker.close_pipe()
       worker.job.on_worker_death("its worker died")
       self._after(worker)
-    else:
-      time.sleep(0.05 * self._start_failures)
-      self._begin(worker)
 
   def _give_up(self) -> None:
     """No zygote starts: tells the trainer, who ends us or runs out."""
@@ -225,14 +226,18 @@ class Manager:
   def _extend(self, worker: Worker) -> None:
     """A running job must show progress before this; the zygote acts first."""
     limits = self._limits
-    longest = max(limits.load_cpu_s, limits.call_cpu_s) * limits.wall_factor
-    worker.deadline = time.monotonic() + 1.25 * longest + 10.0
+    longest = max(limits.load_cpu_s, limits.call_cpu_s)
+    patience = _CROWD * longest + 1.25 * limits.wall_factor * longest
+    worker.deadline = time.monotonic() + patience + 10.0
 
   def _enforce_deadlines(self) -> None:
     now = time.monotonic()
     for worker in self._workers:
       if worker.running and now > worker.deadline:
         self._bury(worker, worker.job.hash_seed)
+      for hash_seed, zygote in list(worker.zygotes.items()):
+        if not zygote.ready and now > zygote.start_deadline:
+          self._bury(worker, hash_seed)
 
 
 def _has_data(fd: int) -> bool:

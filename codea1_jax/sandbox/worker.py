@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 from codea1_jax.sandbox import zygote
 from codea1_jax.sandbox.judge import JobState
@@ -14,6 +15,7 @@ from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader
 
 _CHUNK = 1 << 16
+_START_SECONDS = 30.0  # a start takes a fifth of a second on a free machine
 _FRAME_HEAD = 512  # room for a frame's kind and an error's text
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
@@ -60,6 +62,7 @@ class Zygote:
       )
     self.socket.setblocking(False)
     self.isolation = ""  # known once it said hello
+    self.start_deadline = time.monotonic() + _START_SECONDS
     self._buffer = b""
 
   @property

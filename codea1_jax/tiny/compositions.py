@@ -173,7 +173,7 @@ def _inputs(source: ops.Source, rng: random.Random, count: int):
   for _ in range(4 * count):  # some sources have few distinct inputs
     if len(found) >= count:
       break
-    args = source.draw(rng, rng.random() < 0.3)
+    args = source.draw(rng, "large" if rng.random() < 0.3 else "usual")
     found.setdefault(repr(args), args)
   return list(found.values())
 
@@ -227,7 +227,7 @@ def make_problem(
 
 def interesting(composition: Composition, rng: random.Random) -> bool:
   """Whether answers vary and each stage matters: else it is no problem."""
-  drawn = [composition.source.draw(rng, False) for _ in range(30)]
+  drawn = [composition.source.draw(rng, "usual") for _ in range(30)]
   drawn += composition.source.edges
 
   def results(c: Composition):

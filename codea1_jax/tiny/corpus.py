@@ -13,6 +13,7 @@ from typing import Any
 from codea1_jax.prompts import code_messages, test_messages
 from codea1_jax.tiny import compositions as comp
 from codea1_jax.tiny import handwritten
+from codea1_jax.tiny import operations as ops
 from codea1_jax.types import Problem, TestCase
 
 # How many problems of each source are in the two files.
@@ -85,7 +86,9 @@ def _handwritten_problem(item: handwritten.Handwritten) -> Problem:
     entry_point="solve",
     ground_truth=item.program,
     golden_tests=tuple(golden),
-    faulty_programs=item.faulty,
+    faulty_programs=tuple(
+      f for f in item.faulty if comp.outcome(f, ())[1] != "SyntaxError"
+    ),
     family="handwritten",
   )
 
@@ -98,6 +101,7 @@ class _Task:
   truth: str
   shown: str  # the truth in some style, or a faulty program
   inputs: tuple[tuple[Any, ...], ...]
+  source: ops.Source | None = None  # None: written by hand
 
 
 def _draw_task(rng: random.Random, seed: int, fault_share: float) -> _Task:
@@ -113,7 +117,9 @@ def _draw_task(rng: random.Random, seed: int, fault_share: float) -> _Task:
   truth = comp.render(composition, "one_line")
   source = composition.source
   inputs = [
-    rng.choice(source.edges) if rng.random() < 0.3 else source.draw(rng, False)
+    rng.choice(source.edges)
+    if rng.random() < 0.3
+    else source.draw(rng, "usual")
     for _ in range(10)
   ]
   written = composition
@@ -122,7 +128,7 @@ def _draw_task(rng: random.Random, seed: int, fault_share: float) -> _Task:
   shown = comp.render(written, rng.choice(comp.STYLES))
   wording = rng.randrange(2)
   problem = _task_problem(comp.question(composition, wording), truth)
-  return _Task(problem, truth, shown, tuple(inputs))
+  return _Task(problem, truth, shown, tuple(inputs), source)
 
 
 def _task_problem(question: str, truth: str) -> Problem:
@@ -159,8 +165,15 @@ def test_example(
   """Question and code -> asserts; a `fault_share` of the answers is wrong."""
   rng = random.Random(f"test/{seed}/{index}")
   task = _draw_task(rng, seed, 0.5)
+  inputs = task.inputs
+  if task.source:  # small ones: a small policy can work out their answers
+    edges, draw = task.source.edges, task.source.draw
+    inputs = [
+      rng.choice(edges) if rng.random() < 0.3 else draw(rng, "small")
+      for _ in range(24)
+    ]
   asserts = []
-  for args in task.inputs:
+  for args in inputs:
     kind, value = comp.outcome(task.truth, args)
     call = comp.call_source(args)
     if kind != "value" or any(a.startswith(f"assert {call} ") for a in asserts):

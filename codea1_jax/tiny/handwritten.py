@@ -18,7 +18,11 @@ class Handwritten:
 
 
 def _problem(name, question, program, swaps, inputs):
-  """`swaps` are (right, wrong) texts: each makes one faulty program."""
+  """`swaps` are (right, wrong) texts: each makes one faulty program.
+
+  A faulty program need not compile (one in `vowels` does not): the corpus shows
+  it like the others, but it is no target of the kill rate.
+  """
   program = program.strip()
   faulty = tuple(program.replace(*swap) for swap in swaps)
   if any(f == program for f in faulty):
@@ -112,7 +116,7 @@ def solve(s):
   _problem("vowels", "Return how many vowels s has, in either case.", """
 def solve(s):
     return sum(c in "aeiou" for c in s.lower())
-""", [(".lower()", ""), ("aeiou", "aeio"), ('c in "', 'c not in "')],
+""", [(".lower()", ""), ("aeiou", "aeio"), (" in ", " not in ")],
            [*_TEXTS, ("u",)]),
   _problem("capitalize", "Capitalize each word of s.", """
 def solve(s):

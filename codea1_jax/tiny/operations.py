@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+SIZES = ("small", "usual", "large")  # of inputs
+
 
 @dataclasses.dataclass(frozen=True)
 class Form:
@@ -48,7 +50,7 @@ class Source:
   filters: tuple[Block, ...]
   maps: tuple[Block, ...]
   edges: tuple[tuple[Any, ...], ...]  # argument tuples worth trying always
-  draw: Callable[[random.Random, bool], tuple[Any, ...]]  # (rng, large)
+  draw: Callable[[random.Random, str], tuple[Any, ...]]  # (rng, SIZES)
 
 
 def _block(name, phrase, *codes, constants=(), takes="", gives=""):
@@ -282,44 +284,61 @@ _LETTERS = "abeioxyzAEX12 "
 _KEYS = ("a", "b", "cc", "key", "x")
 
 
-def _numbers(rng, large, low=-9):
-  size = rng.randint(5, 9) if large else rng.choice((1, 2, 2, 3, 3, 4))
-  high = 40 if large else 9
-  return [rng.randint(-high if low < 0 else low, high) for _ in range(size)]
+def _numbers(rng, size):
+  """Ints of a list: how many and how far from 0 depends on the size."""
+  if size == "small":
+    count, low, high = rng.choice((1, 1, 2, 2, 3)), -5, 9
+  elif size == "usual":
+    count, low, high = rng.choice((1, 2, 2, 3, 3, 4)), -9, 9
+  else:
+    count, low, high = rng.randint(5, 9), -40, 40
+  return [rng.randint(low, high) for _ in range(count)]
 
 
-def _draw_list(rng, large):
-  return (_numbers(rng, large),)
+def _draw_list(rng, size):
+  return (_numbers(rng, size),)
 
 
-def _draw_text(rng, large):
-  size = rng.randint(8, 14) if large else rng.randint(1, 5)
-  return ("".join(rng.choice(_LETTERS) for _ in range(size)),)
+def _draw_text(rng, size):
+  low, high = {"small": (1, 3), "usual": (1, 5), "large": (8, 14)}[size]
+  count = rng.randint(low, high)
+  return ("".join(rng.choice(_LETTERS) for _ in range(count)),)
 
 
-def _draw_words(rng, large):
-  size = rng.randint(4, 7) if large else rng.randint(1, 3)
-  return (" ".join(rng.choice(_WORDS) for _ in range(size)),)
+def _draw_words(rng, size):
+  low, high = {"small": (1, 2), "usual": (1, 3), "large": (4, 7)}[size]
+  count = rng.randint(low, high)
+  return (" ".join(rng.choice(_WORDS) for _ in range(count)),)
 
 
-def _draw_digits(rng, large):
-  return (rng.randint(10**5, 10**9) if large else rng.randint(0, 9999),)
+def _draw_digits(rng, size):
+  if size == "small":
+    return (rng.randint(0, rng.choice((9, 99, 99, 999))),)
+  return (rng.randint(0, 9999) if size == "usual" else _large(rng),)
 
 
-def _draw_limit(rng, large):
-  return (rng.randint(12, 30) if large else rng.randint(1, 8),)
+def _large(rng):
+  return rng.randint(10**5, 10**9)
 
 
-def _draw_dict(rng, large):
-  size = rng.randint(4, 5) if large else rng.randint(1, 3)
-  high = 40 if large else 9
-  keys = rng.sample(_KEYS, size)
-  return ({k: rng.randint(-high, high) for k in keys},)
+def _draw_limit(rng, size):
+  low, high = {"small": (1, 6), "usual": (1, 8), "large": (12, 30)}[size]
+  return (rng.randint(low, high),)
 
 
-def _draw_pairs(rng, large):
-  xs = _numbers(rng, large)
-  top = 40 if large else 9
+def _draw_dict(rng, size):
+  fewest, most = {"small": (1, 2), "usual": (1, 3), "large": (4, 5)}[size]
+  count = rng.randint(fewest, most)
+  low, high = {"small": (-5, 9), "usual": (-9, 9), "large": (-40, 40)}[size]
+  keys = rng.sample(_KEYS, count)
+  return ({k: rng.randint(low, high) for k in keys},)
+
+
+def _draw_pairs(rng, size):
+  xs = _numbers(rng, size)
+  if size == "small":
+    xs = xs[:2]
+  top = {"small": 9, "usual": 9, "large": 40}[size]
   ys = [x if rng.random() < 0.25 else rng.randint(-top, top) for x in xs]
   return (xs, ys)
 
