@@ -25,6 +25,7 @@ class Samples:
 
   prompts: list[list[int]]  # [P] token ids
   completions: list[list[Completion]]  # [P][n]
+  prompt_cut_share: float = 0.0  # prompts that lost their beginning
 
   def rows(self, chosen: Sequence[int]) -> list[tuple[list[int], Completion]]:
     """(prompt, completion) of the prompts at `chosen`, samples in order."""
@@ -46,21 +47,26 @@ class Player:
   update: Callable  # update.make_update's
   learning_rate: optax.Schedule
   reference: Any  # replicated params of the KL term, or None
-  max_prompt_tokens: int
+  temperature: float  # that `draw` samples at
+  max_prompt_tokens: int  # of a longer prompt the last ones stay
   minibatch_size: int
   epochs: int
   mask_cut: bool  # completions cut by the length limit do not train
   bucket: int
 
   def encode(self, chats: Sequence[Messages]) -> list[list[int]]:
-    return rollout.encode_prompts(self.policy, chats, self.max_prompt_tokens)
+    encoded = rollout.encode_prompts(self.policy, chats)
+    return [ids[-self.max_prompt_tokens :] for ids in encoded]
 
   def sample(
     self, params: Any, chats: Sequence[Messages], seed: Sequence[int]
   ) -> Samples:
     """`n` completions of each chat; the same seed gives the same text."""
-    prompts = self.encode(chats)
-    return Samples(prompts, self.draw(params, prompts, seed))
+    encoded = rollout.encode_prompts(self.policy, chats)
+    prompts = [ids[-self.max_prompt_tokens :] for ids in encoded]
+    cut = sum(len(a) > len(b) for a, b in zip(encoded, prompts))
+    completions = self.draw(params, prompts, seed)
+    return Samples(prompts, completions, cut / len(prompts))
 
   def prepare(
     self,
@@ -95,18 +101,7 @@ class Player:
       reference, _ = self.score(
         self.reference, batch.tokens, batch.valid, length
       )
-    sampler, _ = rollout.pad_rows(
-      [c.log_probs for _, c in rows], length, 0.0, np.float32
-    )
-    count = max(float(batch.completion_mask.sum()), 1.0)
-    gap = np.abs(log_probs - sampler) * batch.completion_mask
-    lengths = batch.completion_mask.sum(1)
-    metrics = {
-      "sampler_gap": float(gap.sum()) / count,
-      "length/mean": float(lengths.mean()),
-      "length/max": float(lengths.max()),
-      "cut_share": float(1 - finished.mean()),
-    }
+    metrics = self._describe(batch, [c for _, c in rows], log_probs)
     batch = batch.replace(
       completion_mask=batch.completion_mask * kept[:, None],
       advantages=advantages.astype(np.float32),
@@ -115,10 +110,34 @@ class Player:
     )
     return batch, metrics
 
+  def _describe(
+    self,
+    batch: UpdateBatch,
+    completions: Sequence[Completion],
+    log_probs: np.ndarray,
+  ) -> dict[str, float]:
+    """Lengths, and how far sampler and trainer are apart in log-probs."""
+    mask = batch.completion_mask
+    lengths = mask.sum(1)
+    metrics = {
+      "length/mean": float(lengths.mean()),
+      "length/max": float(lengths.max()),
+      "cut_share": float(np.mean([not c.finished for c in completions])),
+    }
+    if self.temperature == 1.0:  # the sampler's are always those at 1
+      sampler, _ = rollout.pad_rows(
+        [c.log_probs for c in completions], mask.shape[1], 0.0, np.float32
+      )
+      gap = np.abs(log_probs - sampler) * mask
+      metrics["sampler_gap"] = float(gap.sum() / max(mask.sum(), 1.0))
+    return metrics
+
   def learn(
     self, state: PolicyState, batch: UpdateBatch, seed: Sequence[int]
   ) -> tuple[PolicyState, dict[str, float]]:
     """Every minibatch of `epochs` passes in a random order: one update each."""
+    if not batch.completion_mask.any():  # nothing to learn from: no update
+      return state, {}
     rows = batch.tokens.shape[0]
     rng = np.random.default_rng(list(seed))
     history = []

@@ -64,14 +64,14 @@ def load_policy(
 
 
 def encode_prompts(
-  policy: Policy, messages: Sequence[Sequence[dict[str, str]]], limit: int
+  policy: Policy, messages: Sequence[Sequence[dict[str, str]]]
 ) -> list[list[int]]:
-  """Token ids of chats; of one longer than `limit` its last tokens stay."""
+  """Token ids of chats, up to where the assistant's answer starts."""
   texts = policy.tokenizer.apply_chat_template(
     [list(m) for m in messages], tokenize=False, add_generation_prompt=True
   )
   encoded = policy.tokenizer(list(texts), add_special_tokens=False)
-  return [ids[-limit:] for ids in encoded["input_ids"]]
+  return encoded["input_ids"]
 
 
 def bucket_length(longest: int, bucket: int) -> int:

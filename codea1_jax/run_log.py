@@ -1,5 +1,6 @@
 """What a run leaves behind for people: metrics, rollouts, progress, a table."""
 
+import os
 import signal
 import sys
 import time
@@ -29,7 +30,7 @@ class RunLog:
     # of steps done before it.
     self._metrics.truncate_after(step - 1)
     self._rollouts.truncate_after(step - 1)
-    self._evaluations.truncate_after(step)
+    self._evaluations.truncate_after(step or -1)
     self._bar = None
 
   def progress(self, start: int, end: int) -> Iterable[int]:
@@ -58,6 +59,17 @@ class RunLog:
         f"step {step}: {', '.join(broken)} not finite; the metrics are in"
         f" {self._metrics.path}"
       )
+
+  def evaluation_is_due(self, step: int) -> bool:
+    """Whether a start at `step` owes an evaluation that a stop prevented."""
+    rows = (
+      metrics.read_jsonl(self._evaluations.path)
+      if (self._evaluations.path.exists())
+      else []
+    )
+    every = self._run.config.evaluation.every
+    due = step % every == 0 or step == self._run.config.num_steps
+    return due and step not in [row["step"] for row in rows]
 
   def evaluation(self, values: Mapping[str, float]) -> None:
     self._evaluations.write(values["step"], values)
@@ -117,7 +129,8 @@ class Stop:
     if self.asked:
       raise KeyboardInterrupt
     self.asked = True
-    print("\nsaving after this step ...", file=sys.stderr)
+    # print() may be what the signal interrupted: it must not run twice.
+    os.write(2, b"\nsaving after this step ...\n")
 
 
 def describe(
@@ -141,14 +154,17 @@ def describe(
           "source": codes[q][m].source,
           "error": codes[q][m].error,
           "load": str(outcome.load.status),
-          "reward": float(reward.code[q, m]),
+          "reward": _counted(reward.code[q, m], reward.code_mask[q, m]),
           "replayed_verdicts": [
             str(v.status) for v in outcome.replayed_verdicts
           ],
           "selected": m in selected[q],
           "suites": [
             _describe_suite(
-              text.text, suite, reward.test[q, m, n], reward.validity[q, m, n]
+              text.text,
+              suite,
+              _counted(reward.test[q, m, n], reward.test_mask[q, m, n]),
+              float(reward.validity[q, m, n]),
             )
             for n, (text, suite) in enumerate(zip(texts, outcome.suites))
           ],
@@ -169,11 +185,16 @@ def describe(
   return records
 
 
+def _counted(reward: float, counts: bool) -> float | None:
+  """A reward, None where the infrastructure failed: that is no 0."""
+  return float(reward) if counts else None
+
+
 def _describe_suite(text: str, suite, reward, validity) -> dict[str, Any]:
   return {
     "text": text,
-    "reward": float(reward),
-    "validity": float(validity),
+    "reward": reward,
+    "validity": validity,
     "num_invalid": suite.num_invalid,
     "tests": [
       {

@@ -51,9 +51,7 @@ def batches(
   start = 0
   while True:
     examples = [make_example(config, start + i) for i in range(size)]
-    prompts = rollout.encode_prompts(
-      policy, [e.messages for e in examples], 10_000
-    )
+    prompts = rollout.encode_prompts(policy, [e.messages for e in examples])
     texts = policy.tokenizer([e.completion for e in examples])["input_ids"]
     rows = sorted(
       zip(prompts, ([*t, end] for t in texts)),

@@ -23,7 +23,7 @@ def _optimizer() -> config_dict.ConfigDict:
 def _policy(shipped: str, max_new_tokens: int) -> config_dict.ConfigDict:
   policy = config_dict.ConfigDict()
   policy.model = shipped  # "shipped:NAME" or a model directory
-  policy.max_prompt_tokens = 320
+  policy.max_prompt_tokens = 768
   policy.max_new_tokens = max_new_tokens
   policy.minibatch_size = 128  # sequences an update
   policy.optimizer = _optimizer()

@@ -22,7 +22,9 @@ def get_config(arg: str = "code") -> config_dict.ConfigDict:
   config.role = arg
   config.seed = 0
   # Share of corpus answers that are wrong on purpose.
-  config.fault_share = config_dict.ConfigDict({"code": 0.42, "test": 0.15})
+  config.fault_share = config_dict.ConfigDict(
+    {"code": 0.5 if arg == "code" else 0.42, "test": 0.15}
+  )
   config.num_tests = 4  # K: asserts of a test example
   config.num_steps = {"code": 2000, "test": 3200, "both": 3000}[arg]
   config.batch_size = 32

@@ -6,6 +6,7 @@ from absl import app, flags
 
 from codea1_jax import problems
 from codea1_jax.tiny import corpus
+from experiments import command_line
 
 _OUT = flags.DEFINE_string("out", None, "Directory of the two files.")
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of split, constants and inputs.")
@@ -23,4 +24,4 @@ def main(_):
 
 if __name__ == "__main__":
   flags.mark_flag_as_required("out")
-  app.run(main)
+  app.run(main, flags_parser=command_line.parse)

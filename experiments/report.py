@@ -4,11 +4,11 @@ python -m experiments.report --workdir=runs/tiny [--out=report.html]
 """
 
 import pathlib
-import sys
 
 from absl import app, flags
 
 from codea1_jax import report
+from experiments import command_line
 
 _WORKDIR = flags.DEFINE_string(
   "workdir", None, "The run's folder, with metrics.jsonl in it.", required=True
@@ -24,12 +24,12 @@ def main(argv: list[str]) -> None:
   out = pathlib.Path(_OUT.value or pathlib.Path(_WORKDIR.value, "report.html"))
   try:
     page = report.render_report(_WORKDIR.value)
-  except ValueError as e:
-    sys.exit(f"report: {e}")
-  out.parent.mkdir(parents=True, exist_ok=True)
-  out.write_text(page, encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page, encoding="utf-8")
+  except (ValueError, OSError) as error:
+    command_line.fail(error)
   print(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
 if __name__ == "__main__":
-  app.run(main)
+  app.run(main, flags_parser=command_line.parse)

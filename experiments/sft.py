@@ -4,6 +4,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from codea1_jax import sft
+from experiments import command_line
 
 _CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
 _OUT = flags.DEFINE_string("out", None, "Directory of the model to write.")
@@ -15,4 +16,4 @@ def main(_):
 
 if __name__ == "__main__":
   flags.mark_flags_as_required(["config", "out"])
-  app.run(main)
+  app.run(main, flags_parser=command_line.parse)

@@ -11,6 +11,7 @@ import pathlib
 from absl import app
 
 from codea1_jax import metrics
+from experiments import command_line
 
 _COLUMNS = {
   "pass rate": "eval/code/sampled_pass_rate",
@@ -28,12 +29,17 @@ def cell(values: list[float]) -> str:
 
 
 def main(arguments):
+  if len(arguments) < 2:
+    command_line.fail("name the work directories of the runs")
   rows = collections.defaultdict(list)
   for workdir in sorted(map(pathlib.Path, arguments[1:])):
-    evaluations = metrics.read_jsonl(workdir / "eval.jsonl")
-    rows["before"].append(evaluations[0])
-    rows[workdir.name.rsplit("_", 1)[0]].append(evaluations[-1])
-  rows["before"] = rows["before"][:3]
+    try:
+      evaluations = metrics.read_jsonl(workdir / "eval.jsonl")
+    except (OSError, ValueError) as error:
+      command_line.fail(error)
+    name = workdir.name.rsplit("_", 1)[0]
+    rows[f"{name}, before"].append(evaluations[0])
+    rows[f"{name}, after"].append(evaluations[-1])
   print("| | steps | " + " | ".join(_COLUMNS) + " |")
   print("|---" * (2 + len(_COLUMNS)) + "|")
   for name, evaluations in rows.items():
@@ -43,4 +49,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-  app.run(main)
+  app.run(main, flags_parser=command_line.parse)

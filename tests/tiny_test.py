@@ -33,8 +33,33 @@ def test_heldout_structures_are_new(files):
   train, heldout = files
   assert not {p.family for p in train} & {p.family for p in heldout}
   assert not {p.ground_truth for p in train} & {p.ground_truth for p in heldout}
-  known = {c.structure for part in corpus.split(0)[0].values() for c in part}
+  split = corpus.split()
+  known = {c.structure for part in split.known.values() for c in part}
   assert not known & {p.family for p in heldout}
+
+
+def test_heldout_problems_compute_something_new(files):
+  """No shown composition, with any constants, passes their golden tests."""
+  programs = {
+    source: [
+      comp
+      for structure in structures
+      for comp in compositions.all_constants(structure)
+    ]
+    for source, structures in corpus.split().known.items()
+  }
+  for problem in files[1][::10]:
+    calls = [
+      (_arguments(t.call), ("value", ast.literal_eval(t.expected)))
+      for t in problem.golden_tests
+    ]
+    for composition in programs[problem.family.split("/")[0]]:
+      program = compositions.render(composition, "one_line")
+      same = all(
+        compositions.same(compositions.outcome(program, args), right)
+        for args, right in calls
+      )
+      assert not same, (problem.id, program)
 
 
 def test_golden_tests_hold_the_edges(files):

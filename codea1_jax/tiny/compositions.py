@@ -8,6 +8,7 @@ supervised example has.
 import ast
 import dataclasses
 import functools
+import itertools
 import random
 from typing import Any
 
@@ -65,6 +66,15 @@ def draw_constants(composition: Composition, rng: random.Random):
     for b in composition.blocks
   )
   return dataclasses.replace(composition, constants=drawn)
+
+
+def all_constants(composition: Composition) -> list[Composition]:
+  """The same structure with every choice of constants."""
+  choices = [(b.constants if b else ()) or (0,) for b in composition.blocks]
+  return [
+    dataclasses.replace(composition, constants=constants)
+    for constants in itertools.product(*choices)
+  ]
 
 
 def question(composition: Composition, wording: int) -> str:

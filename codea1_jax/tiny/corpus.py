@@ -25,6 +25,9 @@ _WEIGHTS = (("list", 30), ("text", 11), ("words", 14), ("digits", 12),
             ("range", 9), ("dict", 12), ("pairs", 12))  # fmt: skip
 
 
+_STRUCTURES = 420  # of a source, at most: known and held out
+
+
 @dataclasses.dataclass(frozen=True)
 class Example:
   """One supervised pair: chat messages and the assistant's answer."""
@@ -33,44 +36,88 @@ class Example:
   completion: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """Structures by source: what may be shown, and what may not."""
+
+  known: dict[str, tuple[comp.Composition, ...]]  # training and corpus
+  heldout: dict[str, tuple[comp.Composition, ...]]
+  spare: dict[str, tuple[comp.Composition, ...]]  # in neither: not shown too
+
+
 @functools.cache
-def split(seed: int) -> tuple[dict[str, tuple], dict[str, tuple]]:
-  """Structures by source: (known to training and corpus, held out)."""
-  rng = random.Random(f"structures/{seed}")
-  known: dict[str, list] = {name: [] for name in TRAIN}
-  held: dict[str, list] = {name: [] for name in TRAIN}
+def split() -> Split:
+  """One split for every seed: no run ever sees a held-out structure."""
+  rng = random.Random("structures/0")
+  known, held, spare = ({name: [] for name in TRAIN} for _ in range(3))
   candidates = comp.structures()
   rng.shuffle(candidates)
   for structure in candidates:
     name = structure.source.name
-    if len(known[name]) + len(held[name]) >= 420:
+    if len(known[name]) + len(held[name]) >= _STRUCTURES:
+      spare[name].append(structure)
       continue
     if not comp.interesting(comp.draw_constants(structure, rng), rng):
       continue
     full = len(held[name]) >= HELDOUT[name]
     (known if full else held)[name].append(structure)
-  return tuple({k: tuple(v) for k, v in part.items()} for part in (known, held))
+  return Split(
+    *({k: tuple(v) for k, v in part.items()} for part in (known, held, spare))
+  )
 
 
 def make_problems(seed: int) -> tuple[list[Problem], list[Problem]]:
-  """The training and the held-out problems, no structure in both."""
-  known, held = split(seed)
+  """The training and the held-out problems.
+
+  A held-out problem has a structure that is not shown, and computes what no
+  shown composition of its source computes, whatever its constants.
+  """
   rng = random.Random(f"problems/{seed}")
-  out = []
-  for name, counts, part in (
-    ("train", TRAIN, known),
-    ("heldout", HELDOUT, held),
-  ):
-    problems = []
-    for source, count in counts.items():
-      for structure in part[source][:count]:
-        composition = comp.draw_constants(structure, rng)
-        identifier = f"{name}/{source}/{len(problems):03d}"
-        problems.append(comp.make_problem(composition, identifier, rng))
-    out.append(problems)
-  train, heldout = out
+  train = []
+  for source, count in TRAIN.items():
+    for structure in split().known[source][:count]:
+      composition = comp.draw_constants(structure, rng)
+      identifier = f"train/{source}/{len(train):03d}"
+      train.append(comp.make_problem(composition, identifier, rng))
   train += [_handwritten_problem(h) for h in handwritten.PROBLEMS]
-  return train, heldout
+  return train, _make_heldout(random.Random(f"heldout/{seed}"))
+
+
+def _make_heldout(rng: random.Random) -> list[Problem]:
+  """HELDOUT problems of each source; lists fill up where a source runs dry."""
+  probes = {
+    s.name: [*s.edges, *(s.draw(rng, "usual") for _ in range(30))]
+    for s in ops.SOURCES
+  }
+  seen = {
+    behavior(variant, probes[source])
+    for source, structures in split().known.items()
+    for structure in structures
+    for variant in comp.all_constants(structure)
+  }
+  problems: list[Problem] = []
+  wanted = dict(HELDOUT)
+  for source in (*HELDOUT, "list"):
+    if source == "list" and problems:
+      wanted[source] = sum(HELDOUT.values()) - len(problems)
+    for structure in (*split().heldout[source], *split().spare[source]):
+      composition = comp.draw_constants(structure, rng)
+      acts = behavior(composition, probes[source])
+      new = wanted[source] > 0 and acts not in seen
+      if new and comp.interesting(composition, rng):
+        identifier = f"heldout/{source}/{len(problems):03d}"
+        problems.append(comp.make_problem(composition, identifier, rng))
+        seen.add(acts)
+        wanted[source] -= 1
+  return problems
+
+
+def behavior(composition: comp.Composition, probes) -> str:
+  """What a composition answers to the probes: equal texts, equal functions."""
+  program = comp.render(composition, "one_line")
+  return f"{composition.source.name} " + repr(
+    [comp.outcome(program, args) for args in probes]
+  )
 
 
 def _handwritten_problem(item: handwritten.Handwritten) -> Problem:
@@ -113,7 +160,7 @@ def _draw_task(rng: random.Random, seed: int, fault_share: float) -> _Task:
     inputs = tuple(rng.sample(item.inputs, 8))
     return _Task(problem, item.program, shown, inputs)
   name = rng.choices(*zip(*_WEIGHTS))[0]
-  composition = comp.draw_constants(rng.choice(split(seed)[0][name]), rng)
+  composition = comp.draw_constants(rng.choice(split().known[name]), rng)
   truth = comp.render(composition, "one_line")
   source = composition.source
   inputs = [

@@ -1,0 +1,156 @@
+"""What a user can get wrong, checked before anything long starts."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from codea1_jax import evaluation, prompts, rewards
+from codea1_jax.mistake_book import SAMPLERS
+from codea1_jax.sandbox import SandboxPool
+from codea1_jax.types import Problem, Status
+
+METHODS = ("code_a1", "golden_tests", "self_play")
+_MANY = 10**9
+_RANGES = (
+  ("seed", 0, 2**32 - 1),
+  ("num_steps", 1, _MANY),
+  *(
+    (f"{role}.{field}", low, high)
+    for role in ("code", "test")
+    for field, low, high in (
+      ("max_prompt_tokens", 1, _MANY),
+      ("max_new_tokens", 1, _MANY),
+      ("minibatch_size", 1, _MANY),
+      ("optimizer.learning_rate", 0, 1),
+      ("optimizer.warmup_steps", 0, _MANY),
+      ("optimizer.weight_decay", 0, 1),
+      ("optimizer.grad_clip", 0, _MANY),
+      ("optimizer.b1", 0, 1),
+      ("optimizer.b2", 0, 1),
+    )
+  ),
+  *(
+    (f"rollout.{field}", 1, _MANY)
+    for field in ("questions", "codes", "suites", "tests", "max_rows", "bucket")
+  ),
+  ("rollout.temperature", 0.01, 100),
+  ("rewards.alpha", 0, 1),
+  ("book.replay", 0, _MANY),
+  ("grpo.clip_eps_low", 0, 1),
+  ("grpo.clip_eps_high", 0, _MANY),
+  ("grpo.dual_clip", 1, _MANY),
+  ("grpo.kl_coef", 0, _MANY),
+  ("grpo.epochs", 1, _MANY),
+  ("grpo.micro_batch_size", 1, _MANY),
+  ("sandbox.workers", 0, 4096),
+  ("evaluation.every", 1, _MANY),
+  ("evaluation.samples", 1, _MANY),
+  ("evaluation.targets", 0, _MANY),
+  ("checkpoint.every", 1, _MANY),
+  ("checkpoint.keep", 1, _MANY),
+  ("dump_every", 1, _MANY),
+)
+
+
+def check_values(config: Any) -> None:
+  """Names and ranges that would otherwise fail in the middle of a run."""
+  for field, value, known in (
+    ("method", config.method, METHODS),
+    ("rewards.preset", config.rewards.preset, rewards.PRESETS),
+    ("prompts.preset", config.prompts.preset, prompts.PRESETS),
+    (
+      "prompts.test_visibility",
+      config.prompts.test_visibility,
+      prompts.VISIBILITIES,
+    ),
+    ("book.sampler", config.book.sampler, SAMPLERS),
+  ):
+    if value not in known:
+      raise ValueError(
+        f"config.{field} is {value!r}, must be one of {', '.join(known)}"
+      )
+  for field, low, high in _RANGES:
+    value = config
+    for part in field.split("."):
+      value = value[part]
+    if not low <= value <= high:  # so written that NaN is refused too
+      raise ValueError(f"config.{field} is {value}, must be in [{low}, {high}]")
+  if not 1 <= config.selection.top_k <= config.rollout.codes:
+    raise ValueError(
+      f"config.selection.top_k is {config.selection.top_k}, must be in"
+      f" [1, rollout.codes = {config.rollout.codes}]"
+    )
+
+
+def check_problems(config, problems, heldout) -> None:
+  """Enough problems, and golden tests where they are needed."""
+  if config.rollout.questions > len(problems):
+    raise ValueError(
+      f"rollout.questions is {config.rollout.questions}, but"
+      f" {config.train_problems} has {len(problems)} problems"
+    )
+  needing = list(heldout)
+  if config.method == "golden_tests":
+    needing += problems
+  for problem in needing:
+    if not problem.golden_tests:
+      raise ValueError(f"problem {problem.id} has no golden tests")
+
+
+def holds_this_run(workdir: pathlib.Path, config: Any) -> bool:
+  """Whether this config's run is in the workdir; ValueError: another's is."""
+  path = workdir / "config.json"
+  if not path.exists():
+    return False
+  try:
+    theirs = json.loads(path.read_text())
+  except ValueError as error:
+    raise ValueError(f"{path} is not JSON: {error}") from error
+  differing = _differences(theirs, json.loads(config.to_json()))
+  if differing:
+    raise ValueError(
+      f"{workdir} holds another config's run ({'; '.join(differing)}): choose"
+      " another --workdir"
+    )
+  return True
+
+
+def _differences(theirs: Any, mine: Any, name: str = "") -> list[str]:
+  """ "field: theirs there, mine here" of every leaf that differs."""
+  if isinstance(theirs, dict) and isinstance(mine, dict):
+    return [
+      line
+      for key in sorted(theirs.keys() | mine.keys())
+      for line in _differences(
+        theirs.get(key), mine.get(key), f"{name}.{key}".lstrip(".")
+      )
+    ]
+  return [] if theirs == mine else [f"{name}: {theirs} there, {mine} here"]
+
+
+def check_ground_truths(problems: Sequence[Problem], pool: SandboxPool) -> None:
+  """Runs every ground truth on its golden tests.
+
+  Raises:
+    ValueError: names the first problem, test and outcome that fail.
+  """
+  jobs = [evaluation.golden_job(p, p.ground_truth) for p in problems]
+  for problem, result in zip(problems, pool.run(jobs)):
+    verdicts = (result.load, *result.calls)
+    if any(v.status is Status.INFRASTRUCTURE for v in verdicts):
+      raise ValueError(
+        f"the sandbox failed on problem {problem.id}: {verdicts}"
+      )
+    if not result.load.passed:
+      raise ValueError(
+        f"problem {problem.id}: ground truth does not load:"
+        f" {result.load.status} {result.load.detail}"
+      )
+    for test, verdict in zip(problem.golden_tests, result.calls):
+      if not verdict.passed:
+        outcome = verdict.value or verdict.detail
+        raise ValueError(
+          f"problem {problem.id}: ground truth fails its own test"
+          f" `{test.source}`: {verdict.status} {outcome}"
+        )
