@@ -68,6 +68,20 @@ def batches(
     start += size
 
 
+def _start(config: Any, out: pathlib.Path) -> tuple[QwenConfig, Any]:
+  """Random parameters and a new tokenizer, or those of `init_from`."""
+  if not config.init_from:
+    train_tokenizer(config, out)
+    model_config = QwenConfig(**config.model.to_dict())
+    key = jax.random.key(config.seed)
+    return model_config, qwen.init_params(model_config, key)
+  model_config, params = convert.load_pretrained(config.init_from)
+  convert.save_pretrained(
+    out, model_config, params, tokenizer_from=config.init_from
+  )
+  return model_config, params
+
+
 def train_sft(config: Any, out: str | pathlib.Path) -> float:
   """Trains one role's policy from scratch and writes its model directory.
 
@@ -79,8 +93,7 @@ def train_sft(config: Any, out: str | pathlib.Path) -> float:
     The mean loss of the last hundred steps, nats a token.
   """
   out = pathlib.Path(out)
-  train_tokenizer(config, out)
-  model_config = QwenConfig(**config.model.to_dict())
+  model_config, params = _start(config, out)
   tokens = convert.load_tokenizer(out)
   eos_ids = convert.eos_token_ids(out, tokens)
   policy = rollout.Policy(out, model_config, tokens, eos_ids, 0)
@@ -88,7 +101,6 @@ def train_sft(config: Any, out: str | pathlib.Path) -> float:
   optimizer = optimizers.make_optimizer(
     total_steps=config.num_steps, **config.optimizer.to_dict()
   )
-  params = qwen.init_params(model_config, jax.random.key(config.seed))
   state = parallel.replicate(train_state.create_policy_state(params, optimizer))
   step_fn = update.make_update(
     losses.sft_loss(model_config, chunk_size=None),

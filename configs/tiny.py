@@ -8,9 +8,9 @@ Hardware: 2 CPU cores, below 4 GB. See the README for what was measured.
 from ml_collections import config_dict
 
 
-def _optimizer() -> config_dict.ConfigDict:
+def _optimizer(learning_rate: float) -> config_dict.ConfigDict:
   optimizer = config_dict.ConfigDict()
-  optimizer.learning_rate = 5e-4
+  optimizer.learning_rate = learning_rate
   optimizer.warmup_steps = 5
   optimizer.schedule = "constant"  # or cosine
   optimizer.weight_decay = 0.0
@@ -20,13 +20,13 @@ def _optimizer() -> config_dict.ConfigDict:
   return optimizer
 
 
-def _policy(shipped: str, max_new_tokens: int) -> config_dict.ConfigDict:
+def _policy(shipped: str, learning_rate: float) -> config_dict.ConfigDict:
   policy = config_dict.ConfigDict()
   policy.model = shipped  # "shipped:NAME" or a model directory
   policy.max_prompt_tokens = 768
-  policy.max_new_tokens = max_new_tokens
+  policy.max_new_tokens = 128
   policy.minibatch_size = 128  # sequences an update
-  policy.optimizer = _optimizer()
+  policy.optimizer = _optimizer(learning_rate)
   return policy
 
 
@@ -35,13 +35,15 @@ def get_config() -> config_dict.ConfigDict:
   config = config_dict.ConfigDict()
   config.method = "code_a1"  # or golden_tests, self_play
   config.seed = 0
-  config.num_steps = 60
+  config.num_steps = 80
   config.parallel = "pmap"
   config.train_problems = "shipped:train"  # or a problem file (JSONL)
   config.heldout_problems = "shipped:heldout"
 
-  config.code = _policy("shipped:code_llm", 128)
-  config.test = _policy("shipped:test_llm", 128)
+  # The Code LLM takes the smaller steps: it then leaves faulty codes for the
+  # Test LLM to learn from for longer.
+  config.code = _policy("shipped:code_llm", 3e-4)
+  config.test = _policy("shipped:test_llm", 5e-4)
 
   config.self_play_model = "shipped:both_llm"  # method self_play only
 
@@ -93,9 +95,9 @@ def get_config() -> config_dict.ConfigDict:
   sandbox.allow_weak_isolation = False
 
   evaluation = config.evaluation = config_dict.ConfigDict()
-  evaluation.every = 20  # steps; also before and after
+  evaluation.every = 40  # steps; also before and after
   evaluation.samples = 4  # codes a problem at temperature 1
-  evaluation.targets = 2  # faulty programs a problem, one suite each
+  evaluation.targets = 4  # faulty programs a problem, one suite each
 
   checkpoint = config.checkpoint = config_dict.ConfigDict()
   checkpoint.every = 20

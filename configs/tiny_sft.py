@@ -4,7 +4,8 @@
   python -m experiments.sft --config=configs/tiny_sft.py:test --out=DIR/test_llm
   python -m experiments.sft --config=configs/tiny_sft.py:both --out=DIR/both_llm
 
-`both` is the one policy that self-play starts from. Part of the corpus is
+`both` is the one policy that self-play starts from. The shipped Test LLM went
+on from its first run (`init_from`): see the README for the command. Part of the corpus is
 faulty, so that there is room to learn; see the README for what was measured.
 Hardware: 2 CPU cores, about 10 to 25 minutes a role.
 """
@@ -20,6 +21,7 @@ def get_config(arg: str = "code") -> config_dict.ConfigDict:
     raise ValueError(f"tiny_sft config: role {arg!r} is not one of {ROLES}")
   config = config_dict.ConfigDict()
   config.role = arg
+  config.init_from = ""  # a model directory to start from; else from scratch
   config.seed = 0
   # Share of corpus answers that are wrong on purpose.
   config.fault_share = config_dict.ConfigDict(
