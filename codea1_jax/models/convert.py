@@ -6,6 +6,7 @@ query head n is ours (k, g) with n = k * G + g.
 
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 from typing import Any
@@ -317,6 +318,8 @@ def load_tokenizer(directory: str | pathlib.Path):
     raise FileNotFoundError(f"model directory {directory} does not exist")
   if not (directory / "tokenizer.json").is_file():
     raise FileNotFoundError(f"{directory} has no tokenizer.json")
+  # Without torch it advises to install it; nothing here wants its models.
+  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   import transformers  # slow to import, and only needed here
 
   try:
