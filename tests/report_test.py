@@ -232,7 +232,7 @@ def test_command_writes_the_page(workdir, page, tmp_path):
 
 def test_command_says_in_one_line_what_is_missing(tmp_path):
   done = _command(f"--workdir={tmp_path}")
-  assert done.returncode == 1
+  assert done.returncode == 2
   assert done.stderr.strip().count("\n") == 0
   assert "no metrics.jsonl" in done.stderr
 
