@@ -5,8 +5,8 @@
   python -m experiments.sft --config=configs/tiny_sft.py:both --out=DIR/both_llm
 
 `both` is the one policy that self-play starts from. The shipped Test LLM went
-on from its first run (`init_from`): see the README for the command. Part of the corpus is
-faulty, so that there is room to learn; see the README for what was measured.
+on from its first run (`init_from`): the README has the command. Part of the
+corpus is faulty, so that there is room to learn.
 Hardware: 2 CPU cores, about 10 to 25 minutes a role.
 """
 
