@@ -21,6 +21,15 @@ def pool():
     yield made
 
 
+@pytest.fixture(scope="module")
+def roomy_pool():
+  """For what must not end by time: fresh pages can cost a busy machine more
+  CPU time than `_LIMITS` has."""
+  limits = dataclasses.replace(_LIMITS, call_cpu_s=5.0)
+  with SandboxPool(workers=2, limits=limits) as made:
+    yield made
+
+
 # 200 MB, packed twice: some kilobytes.
 _BOMB = base64.b64encode(zlib.compress(zlib.compress(bytes(2 * 10**8), 1)))
 
@@ -244,19 +253,20 @@ _HOGS = {
 
 
 @pytest.mark.parametrize("name", _HOGS)
-def test_a_hog_loses_its_call_only(pool, name):
+def test_a_hog_loses_its_call_only(pool, roomy_pool, name):
   statuses, body = _HOGS[name]
+  timed = "timeout" in statuses
   body = textwrap.indent(textwrap.dedent(f"    {body.strip()}"), "  ")
   program = f"BOMB = {_BOMB!r}\ndef f(x):\n{body}\n  return x\n"
   job = Job(program, "f", ("f(1)", "f(2)"), ("1", "2"))
   start = time.monotonic()
-  (result,) = pool.run([job])
+  (result,) = (pool if timed else roomy_pool).run([job])
   assert result.load.passed, result.load
   hog, other = result.calls
   assert hog.status.value in statuses.split(), hog
   assert other.passed, other
-  assert result.cpu_s < 2.0
-  assert time.monotonic() - start < 8.0
+  assert result.cpu_s < (2.0 if timed else 6.0)
+  assert time.monotonic() - start < (8.0 if timed else 30.0)
 
 
 @pytest.fixture(scope="module")
