@@ -223,6 +223,7 @@ def _sampling(config, role, num_samples, temperature=None):
     temperature=temperature,
     bucket=config.rollout.bucket,
     max_rows=config.rollout.max_rows,
+    slot_samples=config.rollout.slot_samples,
   )
 
 

@@ -32,7 +32,10 @@ _RANGES = (
   ),
   *(
     (f"rollout.{field}", 1, _MANY)
-    for field in ("questions", "codes", "suites", "tests", "max_rows", "bucket")
+    for field in (
+      *("questions", "codes", "suites", "tests"),
+      *("max_rows", "slot_samples", "bucket"),
+    )
   ),
   ("rollout.temperature", 0.01, 100),
   ("rewards.alpha", 0, 1),

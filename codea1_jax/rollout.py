@@ -14,11 +14,12 @@ import jax
 import numpy as np
 
 from codea1_jax import sampling
+from codea1_jax.generation import SamplingConfig, make_generate
 from codea1_jax.models import convert
 from codea1_jax.models.config import QwenConfig
 from codea1_jax.train_state import UpdateBatch
 from codea1_jax.types import Completion
-from codea1_jax.update import Parallel, parallel_rows
+from codea1_jax.update import Parallel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,14 @@ def encode_prompts(
 
 
 def bucket_length(longest: int, bucket: int) -> int:
-  return max(bucket, -(-longest // bucket) * bucket)
+  """The shortest length allowed from `longest` on.
+
+  Multiples of `bucket`, four to a doubling at most: however long texts get, a
+  run compiles few shapes, and less than a quarter of a row is padding.
+  """
+  step = max(bucket, 2 ** (max(longest - 1, 1).bit_length() - 1) // 4)
+  step = -(-step // bucket) * bucket
+  return max(step, -(-longest // step) * step)
 
 
 def pad_rows(
@@ -115,68 +123,45 @@ def pack(
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class SamplingConfig:
-  """How to draw; temperature 0 is greedy."""
-
-  num_samples: int
-  max_new_tokens: int
-  temperature: float = 1.0
-  top_p: float = 1.0
-  top_k: int = 0
-  bucket: int = 32
-  max_rows: int = 512  # completions in one decode loop
-
-
 def make_sampler(policy: Policy, config: SamplingConfig, parallel: Parallel):
-  """Builds sample(replicated params, prompts, seed) -> [P][N] Completions.
+  """Builds sample(replicated params, prompts, seed, limits) -> Completions.
 
   Sample n of prompt p depends on (seed, p, n) and the prompt alone. The key of
-  `seed` is any tuple of integers: (run seed, step, role).
+  `seed` is any tuple of integers: (run seed, step, role). `limits` [P] bounds
+  the tokens of a prompt's completions further than `max_new_tokens` does; so
+  does the length that the model has positions for. Returned as lists [P][N].
   """
+  generate = make_generate(
+    policy.model_config,
+    config,
+    parallel,
+    eos_ids=policy.eos_ids,
+    pad_id=policy.pad_id,
+  )
+  context = policy.model_config.max_position_embeddings
 
-  def draw(params, tokens, valid, keys):
-    prompts = tokens.shape[0]
-    output = sampling.sample(
+  def sample(params, prompts, seed: Sequence[int], limits=None):
+    shape = (len(prompts), config.num_samples)
+    key = functools.reduce(jax.random.fold_in, seed, jax.random.key(0))
+    ids = np.arange(np.prod(shape))
+    keys = np.asarray(jax.random.key_data(sampling.row_keys(key, ids)))
+    length = bucket_length(max(map(len, prompts)), config.bucket)
+    tokens, valid = pad_rows(prompts, length, policy.pad_id, left=True)
+    room = np.array([context - len(ids) for ids in prompts])
+    if room.min() < 1:
+      raise ValueError(
+        f"a prompt of {len(prompts[room.argmin()])} tokens leaves no room in"
+        f" the model's {context} positions"
+      )
+    limits = room if limits is None else np.minimum(room, limits)
+    output = generate(
       params,
-      policy.model_config,
       tokens,
       valid,
-      keys.reshape(-1, *keys.shape[2:]),
-      num_samples=config.num_samples,
-      max_new_tokens=config.max_new_tokens,
-      temperature=config.temperature,
-      top_p=config.top_p,
-      top_k=config.top_k,
-      eos_ids=policy.eos_ids,
-      pad_id=policy.pad_id,
+      keys.reshape(*shape, -1),
+      np.broadcast_to(limits[:, None], shape),
     )
-    return jax.tree.map(
-      lambda leaf: leaf.reshape(prompts, config.num_samples, -1), output
-    )
-
-  rows = parallel_rows(draw, parallel)
-  chunk = max(1, config.max_rows // config.num_samples)
-
-  def sample(params, prompts, seed: Sequence[int]):
-    key = functools.reduce(jax.random.fold_in, seed, jax.random.key(0))
-    ids = np.arange(len(prompts) * config.num_samples)
-    keys = np.asarray(jax.random.key_data(sampling.row_keys(key, ids)))
-    keys = keys.reshape(len(prompts), config.num_samples, -1)
-    length = bucket_length(max(map(len, prompts)), config.bucket)
-    completions = []
-    for start in range(0, len(prompts), chunk):
-      part = prompts[start : start + chunk]
-      tokens, valid = pad_rows(part, length, policy.pad_id, left=True)
-      filler = min(chunk, len(prompts)) - len(part)  # one shape for all chunks
-      out = rows(
-        params,
-        np.pad(tokens, ((0, filler), (0, 0)), constant_values=policy.pad_id),
-        np.pad(valid, ((0, filler), (0, 0))),
-        np.pad(keys[start : start + chunk], ((0, filler), (0, 0), (0, 0))),
-      )
-      completions += _read(policy, out, len(part))
-    return completions
+    return _read(policy, output, len(prompts))
 
   return sample
 

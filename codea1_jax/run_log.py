@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import tqdm
 
@@ -107,6 +108,31 @@ class Clock:
     now = time.monotonic()
     self.metrics[f"time/{stage}_s"] = now - self._last
     self._last = now
+
+
+class Compilations:
+  """How many programs jax has built for this run, and in what time.
+
+  A run's shapes are few, so the count stands still after some steps; one that
+  goes on rising is a bug. Programs from the persistent cache count too.
+  """
+
+  _EVENT = "/jax/core/compile/backend_compile_duration"
+
+  def __init__(self):
+    self.metrics = {"compile/programs": 0, "compile/seconds": 0.0}
+
+  def __enter__(self) -> "Compilations":
+    jax.monitoring.register_event_duration_secs_listener(self._listen)
+    return self
+
+  def __exit__(self, *exception) -> None:
+    jax.monitoring.unregister_event_duration_listener(self._listen)
+
+  def _listen(self, event: str, seconds: float, **_) -> None:
+    if event == self._EVENT:
+      self.metrics["compile/programs"] += 1
+      self.metrics["compile/seconds"] += seconds
 
 
 class Stop:

@@ -1,27 +1,45 @@
-"""Drawing completions: one prefill a prompt, then one loop for all samples.
+"""Drawing completions: slots that begin, go on and are given to the next.
 
-Letters of shapes: P prompts, N samples a prompt, B = P * N rows (row p * N + n
-is sample n of prompt p), L prompt tokens, T new tokens, V vocabulary.
+Letters of shapes: P prompts, N samples a prompt, C slots of W samples each
+(rows B = C * W), L prompt tokens, T most new tokens, D hidden width. A slot
+holds one prompt's cache and W of its samples, which begin together; when all
+of them have ended it can be given to others while the rest goes on.
 """
 
 import functools
 from typing import NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from codea1_jax.drawing import NO_FILTERS, Filters, next_token
 from codea1_jax.models import decoding, qwen
-
-_BLOCK = 128  # tokens a block in the two-level search of `draw`
 
 
 class SampleOutput(NamedTuple):
-  """What the loop wrote; after a row's end: pad, False and 0."""
+  """What was drawn; after a row's end: pad, False and 0."""
 
-  tokens: jax.Array  # [B, T] int32
-  mask: jax.Array  # [B, T] bool, True for sampled tokens, the end token too
-  log_probs: jax.Array  # [B, T] float32, policy at temperature 1, no truncation
+  tokens: jax.Array  # [..., T] int32
+  mask: jax.Array  # [..., T] bool, True for drawn tokens, the end token too
+  log_probs: jax.Array  # [..., T] float32, at temperature 1, no filter
+
+
+@flax.struct.dataclass
+class Slots:
+  """The decode batch. Rings hold the last T steps, written at clock % T."""
+
+  clock: jax.Array  # [] int32, steps made
+  start: jax.Array  # [C] int32, clock when the slot's samples began
+  keys: jax.Array  # [C, W, 2] uint32, data of one PRNG key a sample
+  limit: jax.Array  # [C, W] int32, most tokens of a sample, at most T
+  length: jax.Array  # [C, W] int32, tokens drawn
+  ended: jax.Array  # [C, W] bool, also where no sample is
+  hidden: jax.Array  # [C, W, D], predicts the next token
+  cache: decoding.Cache
+  tokens: jax.Array  # [T, C, W] int32 ring
+  log_probs: jax.Array  # [T, C, W] float32 ring
 
 
 def row_keys(seed_key: jax.Array, ids: jax.Array) -> jax.Array:
@@ -31,123 +49,179 @@ def row_keys(seed_key: jax.Array, ids: jax.Array) -> jax.Array:
   )
 
 
-def _uniforms(keys: jax.Array, length: int) -> jax.Array:
-  """[T, B] numbers in [0, 1): one a step and row, from the row's key only."""
+def _uniforms(keys_CW, steps_CW) -> jax.Array:
+  """[C * W] numbers in [0, 1) from each row's key and own step only."""
 
-  def row(key):
-    steps = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(
-      key, jnp.arange(length, dtype=jnp.uint32)
-    )
-    return jax.vmap(jax.random.uniform)(steps)
+  def one(key, step):
+    key = jax.random.wrap_key_data(key)
+    return jax.random.uniform(jax.random.fold_in(key, step))
 
-  return jax.vmap(row)(keys).T
-
-
-def _first_beyond(weights: jax.Array, mass: jax.Array):
-  """Where the running sum of weights [B, M] first exceeds mass [B].
-
-  Only places with weight count: rounding can never pick an impossible one.
-
-  Returns:
-    The index [B] and the mass that is left inside that place [B].
-  """
-  sums = jnp.cumsum(weights, axis=-1)
-  beyond = (sums > mass[:, None]) & (weights > 0)
-  index = jnp.where(
-    beyond.any(-1), jnp.argmax(beyond, -1), jnp.argmax(weights, -1)
-  )
-  before = jnp.take_along_axis(sums - weights, index[:, None], 1)[:, 0]
-  return index, jnp.maximum(mass - before, 0.0)
+  keys_B = keys_CW.reshape(-1, keys_CW.shape[-1])
+  return jax.vmap(one)(keys_B, steps_CW.reshape(-1))
 
 
-def draw(weights: jax.Array, uniform: jax.Array) -> jax.Array:
-  """Inverse cdf: index i with probability weights[i] / sum(weights).
-
-  In two levels (a block, then a place in it), since a running sum over a whole
-  vocabulary costs more than everything else in the draw.
-
-  Args:
-    weights: [B, V] float32, not negative, not all zero.
-    uniform: [B] in [0, 1).
-
-  Returns:
-    [B] int32.
-  """
-  rows, size = weights.shape
-  block = min(_BLOCK, size)
-  weights = jnp.pad(weights, ((0, 0), (0, -size % block)))
-  blocks = weights.reshape(rows, -1, block)
-  sums = blocks.sum(-1)
-  outer, rest = _first_beyond(sums, uniform * sums.sum(-1))
-  chosen = jnp.take_along_axis(blocks, outer[:, None, None], 1)[:, 0]
-  inner, _ = _first_beyond(chosen, rest)
-  return (outer * block + inner).astype(jnp.int32)
-
-
-def _truncated_draw(scaled, uniform, top_k: int, top_p: float) -> jax.Array:
-  """Draws from the top_k logits, of these from the smallest top_p nucleus."""
-  size = scaled.shape[-1]
-  values, order = lax.top_k(scaled, min(top_k or size, size))
-  probs = jax.nn.softmax(values, axis=-1)
-  before = jnp.cumsum(probs, axis=-1) - probs
-  # The first token stays however small top_p is.
-  inside = (before < top_p).at[:, 0].set(True)
-  rank = draw(jnp.where(inside, probs, 0.0), uniform)
-  return jnp.take_along_axis(order, rank[:, None], 1)[:, 0].astype(jnp.int32)
-
-
-def next_token(
-  logits: jax.Array,
-  uniform: jax.Array,
-  temperature: jax.Array,
+def empty_slots(
+  config: qwen.QwenConfig,
+  slots: int,
+  width: int,
   *,
-  top_p: float = 1.0,
-  top_k: int = 0,
-) -> tuple[jax.Array, jax.Array]:
-  """Draws one token a row.
+  prompt_length: int,
+  max_new_tokens: int,
+) -> Slots:
+  """C slots of W samples in which nothing runs."""
+  rows, ring = (slots, width), (max_new_tokens, slots, width)
+  key = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
+  return Slots(
+    clock=jnp.int32(0),
+    start=jnp.zeros(slots, jnp.int32),
+    keys=jnp.zeros((*rows, *key.shape), key.dtype),
+    limit=jnp.zeros(rows, jnp.int32),
+    length=jnp.zeros(rows, jnp.int32),
+    ended=jnp.ones(rows, bool),
+    hidden=jnp.zeros((*rows, config.hidden_size), config.dtype),
+    cache=decoding.empty_cache(
+      config, slots, width, prompt_length=prompt_length, ring=max_new_tokens
+    ),
+    tokens=jnp.zeros(ring, jnp.int32),
+    log_probs=jnp.zeros(ring, jnp.float32),
+  )
+
+
+def admit(
+  slots: Slots,
+  prompts: decoding.Prompts,
+  source: jax.Array,
+  keys: jax.Array,
+  limit: jax.Array,
+) -> Slots:
+  """Begins new samples in some of the slots.
 
   Args:
-    logits: [B, V] float32.
-    uniform: [B] in [0, 1).
-    temperature: scalar; 0 takes the most likely token.
-    top_p: mass of the nucleus to draw from, 1 for everything.
-    top_k: how many tokens to draw from, 0 for everything.
+    slots: those taken must have ended; what they held is gone.
+    prompts: from `decoding.prefill`, padded as the slots' are.
+    source: [C] int32, which prompt a slot begins with; -1 leaves it alone.
+    keys: [C, W, 2] uint32 key data.
+    limit: [C, W] most new tokens; a sample with 0 is born ended, and so is
+      one of a prompt without any valid token.
 
   Returns:
-    Tokens [B] int32, and log softmax(logits)[token] [B]: the policy's own
-    probability, before temperature and truncation.
+    The slots.
   """
-  top = logits.max(-1, keepdims=True)
-  log_total = jnp.log(jnp.exp(logits - top).sum(-1))
+  taken, index = source >= 0, jnp.maximum(source, 0)
 
-  def greedy():
-    return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+  def pick(new, old):
+    where = taken.reshape((-1,) + (1,) * (old.ndim - 1))
+    return jnp.where(where, new, old)
 
-  def random():
-    scaled = (logits - top) / jnp.maximum(temperature, 1e-6)
-    if top_p < 1.0 or top_k > 0:
-      return _truncated_draw(scaled, uniform, top_k, top_p)
-    return draw(jnp.exp(scaled), uniform)
-
-  token = lax.cond(temperature > 0, random, greedy)
-  chosen = jnp.take_along_axis(logits - top, token[:, None], 1)[:, 0]
-  return token, chosen - log_total
-
-
-def _last_valid(hidden: jax.Array, valid: jax.Array) -> jax.Array:
-  """hidden [P, L, D] at each prompt's last valid token, wherever that is."""
-  last_P = valid.shape[1] - 1 - jnp.argmax(valid[:, ::-1], axis=1)
-  return jnp.take_along_axis(hidden, last_P[:, None, None], 1)[:, 0]
-
-
-def _blank(length: int, rows: int, pad_id: int):
-  """Tokens, mask and log-probs of rows that have not begun, time first."""
-  shape = (length, rows)
-  tokens = jnp.full(shape, pad_id, jnp.int32)
-  return tokens, jnp.zeros(shape, bool), jnp.zeros(shape, jnp.float32)
+  held = jax.tree.map(
+    lambda new, old: pick(new[index], old), prompts, slots.cache.prompts
+  )
+  # A prompt of no token is a filler.
+  limit = jnp.where(prompts.valid[index].any(-1)[:, None], limit, 0)
+  first = jnp.broadcast_to(held.hidden[:, None], slots.hidden.shape)
+  return slots.replace(
+    start=pick(slots.clock, slots.start),
+    keys=pick(keys, slots.keys),
+    limit=pick(limit, slots.limit),
+    length=pick(0, slots.length),
+    ended=pick(limit <= 0, slots.ended),
+    hidden=pick(first, slots.hidden),
+    cache=slots.cache.replace(prompts=held),
+  )
 
 
-def _check(prompt_tokens, prompt_valid, keys, num_samples, top_p, top_k):
+def advance(
+  params: qwen.Params,
+  config: qwen.QwenConfig,
+  slots: Slots,
+  stop_at: jax.Array,
+  *,
+  temperature: jax.Array,
+  filters: Filters,
+  eos_ids: tuple[int, ...],
+) -> Slots:
+  """Draws until no more than `stop_at` slots have a sample that goes on.
+
+  Args:
+    params: through `qwen.unstack`.
+    config: the policy's shape.
+    slots: the decode batch.
+    stop_at: scalar int32; 0 runs all samples to their end.
+    temperature: scalar, 0 is greedy.
+    filters: static.
+    eos_ids: static; tokens that end a sample.
+
+  Returns:
+    The slots.
+  """
+  stops = jnp.asarray(eos_ids, jnp.int32)
+  ring, shape = slots.tokens.shape[0], slots.ended.shape
+
+  def unfinished(slots):
+    return (~slots.ended).any(-1).sum() > stop_at
+
+  def step(slots):
+    place, going = slots.clock % ring, ~slots.ended
+    token, log_prob = next_token(
+      qwen.logits(params, config, slots.hidden.reshape(-1, config.hidden_size)),
+      _uniforms(slots.keys, slots.length),
+      temperature,
+      filters,
+    )
+    # An ended sample's ring stays as it is until somebody has read it.
+    tokens, log_probs = (
+      all.at[place].set(jnp.where(going, new.reshape(shape), all[place]))
+      for all, new in ((slots.tokens, token), (slots.log_probs, log_prob))
+    )
+    length = slots.length + going
+    stopped = (token[:, None] == stops[None, :]).any(-1).reshape(shape)
+    hidden, cache = decoding.decode_step(
+      params, config, token, slots.clock, slots.start, slots.cache
+    )
+    return slots.replace(
+      clock=slots.clock + 1,
+      length=length,
+      ended=slots.ended | stopped | (length >= slots.limit),
+      hidden=hidden.reshape(slots.hidden.shape),
+      cache=cache,
+      tokens=tokens,
+      log_probs=log_probs,
+    )
+
+  return lax.while_loop(unfinished, step, slots)
+
+
+def select(slots: Slots, chosen: jax.Array) -> Slots:
+  """The slots at `chosen` [C'] only: a smaller batch for the last ones."""
+  width = slots.ended.shape[1]
+  rows = (chosen[:, None] * width + jnp.arange(width)[None]).reshape(-1)
+  cache = decoding.select(slots.cache, chosen, rows)
+  rings = {
+    name: getattr(slots, name)[:, chosen] for name in ("tokens", "log_probs")
+  }
+  rest = slots.replace(clock=None, cache=None, tokens=None, log_probs=None)
+  rest = jax.tree.map(lambda leaf: leaf[chosen], rest)
+  return rest.replace(clock=slots.clock, cache=cache, **rings)
+
+
+def collect(slots: Slots, pad_id: int) -> SampleOutput:
+  """What every slot's samples have drawn so far: [C, W, T] arrays."""
+  ring = slots.tokens.shape[0]
+  steps = jnp.arange(ring)
+  places = (slots.start[:, None] + steps[None]) % ring  # [C, T]
+
+  def unroll(all):
+    return jax.vmap(lambda column, place: column[place].T, (1, 0))(all, places)
+
+  mask = steps[None, None] < slots.length[..., None]
+  return SampleOutput(
+    jnp.where(mask, unroll(slots.tokens), pad_id),
+    mask,
+    jnp.where(mask, unroll(slots.log_probs), 0.0),
+  )
+
+
+def _check(prompt_tokens, prompt_valid, keys, num_samples):
   """Names what does not fit, before anything compiles."""
   if prompt_tokens.shape != prompt_valid.shape:
     raise ValueError(
@@ -159,10 +233,6 @@ def _check(prompt_tokens, prompt_valid, keys, num_samples, top_p, top_k):
       f"{len(keys)} row_keys for {len(prompt_tokens)} prompts x"
       f" {num_samples} samples"
     )
-  if not 0.0 < top_p <= 1.0 or top_k < 0:
-    raise ValueError(
-      f"top_p must be in (0, 1] and top_k at least 0, got {top_p}, {top_k}"
-    )
 
 
 @functools.partial(
@@ -171,8 +241,7 @@ def _check(prompt_tokens, prompt_valid, keys, num_samples, top_p, top_k):
     "config",
     "num_samples",
     "max_new_tokens",
-    "top_p",
-    "top_k",
+    "filters",
     "eos_ids",
     "pad_id",
   ),
@@ -187,15 +256,16 @@ def sample(
   num_samples: int,
   max_new_tokens: int,
   temperature: jax.Array | float = 1.0,
-  top_p: float = 1.0,
-  top_k: int = 0,
+  filters: Filters = NO_FILTERS,
   eos_ids: tuple[int, ...],
   pad_id: int,
+  limit: jax.Array | None = None,
 ) -> SampleOutput:
-  """Samples N completions of every prompt; stops once all rows have ended.
+  """Samples N completions of every prompt in one loop, all at once.
 
   A row depends on its key and its prompt, never on the rows beside it. A prompt
-  without any valid token is a filler: its rows are born ended.
+  without any valid token is a filler: its rows are born ended. For more rows
+  than fit, see `generation.py`.
 
   Args:
     params: the policy.
@@ -206,57 +276,39 @@ def sample(
     num_samples: N.
     max_new_tokens: T.
     temperature: scalar, 0 is greedy; not static, changing it costs nothing.
-    top_p: static, 1 for the whole distribution (training needs that).
-    top_k: static, 0 for the whole vocabulary.
+    filters: static; by default none.
     eos_ids: tokens that end a row.
     pad_id: fills rows after their end.
+    limit: [P * N] most new tokens of each row; T where not given.
 
   Returns:
     SampleOutput of [P * N, T] arrays, row p * N + n.
   """
-  _check(prompt_tokens, prompt_valid, row_keys, num_samples, top_p, top_k)
-  uniforms_TB = _uniforms(row_keys, max_new_tokens)
-  decode_params = qwen.unstack(params, config)
-  hidden, cache = decoding.prefill(
-    params if config.scan_layers else decode_params,
+  _check(prompt_tokens, prompt_valid, row_keys, num_samples)
+  count, length = prompt_tokens.shape
+  rows = (count, num_samples)
+  prompts = decoding.prefill(params, config, prompt_tokens, prompt_valid)
+  params = qwen.unstack(params, config)
+  slots = empty_slots(
+    config, *rows, prompt_length=length, max_new_tokens=max_new_tokens
+  )
+  if limit is None:
+    limit = jnp.full(rows, max_new_tokens)
+  slots = admit(
+    slots,
+    prompts,
+    jnp.arange(count),
+    jax.random.key_data(row_keys).reshape(*rows, -1),
+    jnp.minimum(limit, max_new_tokens).reshape(rows),
+  )
+  slots = advance(
+    params,
     config,
-    prompt_tokens,
-    prompt_valid,
-    num_samples=num_samples,
-    cache_length=max_new_tokens,
-  )
-  stops = jnp.asarray(eos_ids, jnp.int32)
-
-  def unfinished(carry):
-    step, _, ended, _, _ = carry
-    return (step < max_new_tokens) & ~ended.all()
-
-  def advance(carry):
-    step, hidden, ended, cache, output = carry
-    token, log_prob = next_token(
-      qwen.logits(decode_params, config, hidden),
-      uniforms_TB[step],
-      temperature,
-      top_p=top_p,
-      top_k=top_k,
-    )
-    token = jnp.where(ended, pad_id, token)
-    written = token, ~ended, jnp.where(ended, 0.0, log_prob)
-    output = jax.tree.map(
-      lambda all, new: all.at[step].set(new), output, written
-    )
-    ended = ended | (token[:, None] == stops[None, :]).any(-1)
-    hidden, cache = decoding.decode_step(
-      decode_params, config, token, step, cache
-    )
-    return step + 1, hidden, ended, cache, output
-
-  start = (
+    slots,
     jnp.int32(0),
-    jnp.repeat(_last_valid(hidden, prompt_valid), num_samples, axis=0),
-    jnp.repeat(~prompt_valid.any(-1), num_samples),
-    cache,
-    _blank(max_new_tokens, len(row_keys), pad_id),
+    temperature=temperature,
+    filters=filters,
+    eos_ids=eos_ids,
   )
-  output = lax.while_loop(unfinished, advance, start)[-1]
-  return SampleOutput(*(leaf.T for leaf in output))
+  output = collect(slots, pad_id)
+  return jax.tree.map(lambda leaf: leaf.reshape(-1, max_new_tokens), output)

@@ -12,7 +12,7 @@ import numpy as np
 from codea1_jax import assembly, evaluation, game, prompts
 from codea1_jax.assembly import Run
 from codea1_jax.checkpoint import Checkpoints
-from codea1_jax.run_log import Clock, RunLog, Stop
+from codea1_jax.run_log import Clock, Compilations, RunLog, Stop
 from codea1_jax.train_state import RunState
 
 # Evaluations draw with seeds of a step that no run reaches.
@@ -35,7 +35,11 @@ def train(config: Any, workdir: str | pathlib.Path) -> dict[str, float]:
     FloatingPointError: a loss or gradient is not finite; metrics are on disk.
   """
   _keep_compiled_code(pathlib.Path(workdir))
-  with assembly.open_run(config, workdir) as run, Stop() as stop:
+  with (
+    Compilations() as compilations,
+    assembly.open_run(config, workdir) as run,
+    Stop() as stop,
+  ):
     print(run.pool.description, file=sys.stderr)
     checkpoints = Checkpoints(workdir, config.checkpoint.keep)
     state = run.initial_state()
@@ -50,6 +54,7 @@ def train(config: Any, workdir: str | pathlib.Path) -> dict[str, float]:
       started = time.monotonic()
       state, step_metrics, rollouts = take_step(run, state)
       step_metrics["time/step_s"] = time.monotonic() - started
+      step_metrics |= compilations.metrics
       log.step(step, step_metrics, rollouts)
       done = state.step == config.num_steps
       if done or stop.asked or state.step % config.checkpoint.every == 0:

@@ -53,8 +53,9 @@ def get_config() -> config_dict.ConfigDict:
   rollout.suites = 4  # N of a code
   rollout.tests = 4  # K of a suite
   rollout.temperature = 1.0
-  rollout.max_rows = 512  # completions in one decode loop
-  rollout.bucket = 32  # lengths are padded to a multiple of it
+  rollout.max_rows = 128  # completions that a device decodes at a time
+  rollout.slot_samples = 1  # of a prompt, sharing its cache
+  rollout.bucket = 32  # lengths are padded to multiples of it, or of more
 
   prompts = config.prompts = config_dict.ConfigDict()
   prompts.preset = "compact"  # or paper

@@ -1,5 +1,7 @@
 """Packing and sampling on the shipped policy."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -70,3 +72,34 @@ def test_text_is_without_the_end_token_and_seeds_matter(loaded):
   assert [c.tokens for r in rows for c in r] != [
     c.tokens for r in other for c in r
   ]
+
+
+def test_lengths_are_few_and_little_padded():
+  lengths = {n: rollout.bucket_length(n, 32) for n in range(1, 4097)}
+  assert len(set(lengths.values())) == 24  # four a doubling
+  assert all(
+    n <= padded < max(n + 32, 1.25 * n) for n, padded in lengths.items()
+  )
+
+
+def test_completions_end_where_the_model_has_no_more_positions(loaded):
+  policy, params = loaded
+  prompts = rollout.encode_prompts(policy, CHATS)
+  positions = max(map(len, prompts)) + 9
+  config = dataclasses.replace(
+    policy.model_config, max_position_embeddings=positions
+  )
+  policy = dataclasses.replace(policy, model_config=config)
+  parallel = update.make_parallel("pmap", jax.local_devices()[:1])
+  settings = rollout.SamplingConfig(num_samples=2, max_new_tokens=48)
+  sample = rollout.make_sampler(policy, settings, parallel)
+  params = parallel.replicate(params)
+  limits = [48, 5, 48]
+  for prompt, row, limit in zip(
+    prompts, sample(params, prompts, (0, 1), limits), limits, strict=True
+  ):
+    for completion in row:
+      most = min(limit, positions - len(prompt))
+      assert completion.finished or len(completion.tokens) == most
+  with pytest.raises(ValueError, match="leaves no room"):
+    sample(params, [*prompts, [1] * positions], (0, 1))

@@ -10,7 +10,8 @@ import scipy.stats
 from qwen_test import CONFIG as TWO_LAYERS
 from qwen_test import forward, random_params
 
-from codea1_jax import sampling
+from codea1_jax import drawing, sampling
+from codea1_jax.drawing import Filters
 from codea1_jax.models import qwen
 
 CONFIG = dataclasses.replace(TWO_LAYERS, num_layers=1)
@@ -97,7 +98,9 @@ def next_tokens(logits, uniforms, temperature, **truncation):
   rows = jnp.broadcast_to(jnp.asarray(logits), (len(uniforms), len(logits)))
   return map(
     np.asarray,
-    sampling.next_token(rows, uniforms, jnp.float32(temperature), **truncation),
+    drawing.next_token(
+      rows, uniforms, jnp.float32(temperature), Filters(**truncation)
+    ),
   )
 
 
@@ -145,6 +148,56 @@ def test_draws_of_the_top_k_and_of_both():
   assert_distribution(tokens, nucleus(probs, 0.7))
 
 
+def test_draws_of_what_is_likely_enough():
+  logits, uniforms = logits_and_uniforms(150)
+  probs = softmax(logits / 0.8)
+  probs[probs < 0.1 * probs.max()] = 0
+  probs /= probs.sum()
+  assert 3 < (probs > 0).sum() < 100
+  tokens, _ = next_tokens(logits, uniforms, 0.8, min_p=0.1)
+  assert_distribution(tokens, probs)
+
+
+def test_draws_of_all_filters_together():
+  """top_k first, then the nucleus of what is left, then min_p."""
+  logits, uniforms = logits_and_uniforms(150)
+  probs = softmax(logits)
+  probs[np.argsort(-probs)[20:]] = 0
+  probs = nucleus(probs / probs.sum(), 0.9)
+  before = (probs > 0).sum()
+  probs[probs < 0.15 * probs.max()] = 0
+  probs /= probs.sum()
+  assert (probs > 0).sum() < before < 20
+  filters = {"top_k": 20, "top_p": 0.9, "min_p": 0.15}
+  tokens, _ = next_tokens(logits, uniforms, 1.0, **filters)
+  assert_distribution(tokens, probs)
+
+
+@pytest.mark.parametrize("scale", [3.0, 0.1], ids=["within", "beyond"])
+def test_a_nucleus_of_a_large_vocabulary(scale):
+  """Looked for among the likeliest first; a flat policy needs the whole."""
+  logits = np.random.default_rng(3).normal(0, scale, 1200).astype("f")
+  keys = sampling.row_keys(jax.random.key(0), jnp.arange(8000))
+  uniforms = jax.vmap(jax.random.uniform)(keys)
+  tokens, _ = next_tokens(logits, uniforms, 1.0, top_p=0.9)
+  want = nucleus(softmax(logits), 0.9)
+  assert ((want > 0).sum() > drawing._HEAD) == (scale < 1)
+  assert_distribution(tokens, want)
+
+
+@pytest.mark.parametrize(
+  ("filters", "message"),
+  [
+    ({"top_p": 0.0}, r"top_p must be in \(0, 1\]"),
+    ({"top_k": -1}, "top_k at least 0, got 1.0, -1"),
+    ({"min_p": 1.5}, r"min_p must be in \[0, 1\], got 1.5"),
+  ],
+)
+def test_filters_out_of_range_are_named(filters, message):
+  with pytest.raises(ValueError, match=message):
+    Filters(**filters)
+
+
 def test_a_tiny_nucleus_is_the_most_likely_token():
   logits, uniforms = logits_and_uniforms(20)
   tokens, _ = next_tokens(logits, uniforms, 1.0, top_p=1e-9)
@@ -156,7 +209,7 @@ def test_draw_by_hand():
   weights = jnp.array([1.0, 0.0, 3.0, 6.0])
   uniform = jnp.array([0.0, 0.099, 0.1001, 0.399, 0.401, 0.9999999])
   rows = jnp.broadcast_to(weights, (6, 4))
-  assert sampling.draw(rows, uniform).tolist() == [0, 0, 2, 2, 3, 3]
+  assert drawing.draw(rows, uniform).tolist() == [0, 0, 2, 2, 3, 3]
 
 
 def test_draw_across_blocks_by_hand():
@@ -165,7 +218,7 @@ def test_draw_across_blocks_by_hand():
   weights[[5, 131, 998]] = 1.0
   uniform = jnp.array([0.0, 0.33, 0.34, 0.66, 0.67, 1 - 2.0**-24])
   rows = jnp.broadcast_to(jnp.asarray(weights), (6, 1000))
-  got = sampling.draw(rows, uniform).tolist()
+  got = drawing.draw(rows, uniform).tolist()
   assert got == [5, 5, 131, 131, 998, 998]
 
 
@@ -213,6 +266,17 @@ def test_a_longer_limit_continues_the_same_row(params, sampled):
   longer = run(params, tokens, valid, range(24), 6, max_new_tokens=STEPS + 3)
   np.testing.assert_array_equal(longer.tokens[:, :STEPS], output.tokens)
   assert longer.mask[:, STEPS:].any()
+
+
+def test_every_row_has_a_limit_of_its_own(params, sampled):
+  tokens, valid, output = sampled
+  limit = np.arange(24) % (STEPS + 2)  # 0 and beyond the loop's included
+  short = run(params, tokens, valid, range(24), 6, limit=limit)
+  lengths = np.minimum(output.mask.sum(1), limit)
+  np.testing.assert_array_equal(short.mask.sum(1), lengths)
+  steps = np.arange(STEPS)[None] < lengths[:, None]
+  want = np.where(steps, output.tokens, PAD)
+  np.testing.assert_array_equal(short.tokens, want)
 
 
 def test_greedy_is_the_argmax_of_the_full_forward(params):
@@ -274,5 +338,3 @@ def test_what_does_not_fit_is_named(params):
     run(params, tokens, valid, range(5), 3)
   with pytest.raises(ValueError, match=r"\(2, 6\), prompt_valid \(1, 6\)"):
     run(params, tokens, valid[:1], range(6), 3)
-  with pytest.raises(ValueError, match=r"top_p must be in \(0, 1\]"):
-    run(params, tokens, valid, range(6), 3, top_p=0.0)

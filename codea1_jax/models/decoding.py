@@ -1,4 +1,8 @@
-"""Prompts into a cache, then one token a row. Letters of `qwen.py`."""
+"""Prompts into caches, then one token a row. Letters of `qwen.py`, and:
+
+C slots of the decode batch, W samples a slot (rows B = C * W), R places of the
+ring that holds the last R tokens of every row.
+"""
 
 import flax.struct
 import jax
@@ -9,18 +13,30 @@ from codea1_jax.models import qwen
 
 
 @flax.struct.dataclass
-class Cache:
-  """Keys and values of a decode loop, a tuple entry a layer.
+class Prompts:
+  """What prefill leaves of each prompt; a tuple has an entry a layer.
 
-  A prompt's part is stored once for all its samples. Keys lie transposed and
-  slots are innermost rows, so that a step's attention reads memory in order.
+  Keys lie transposed, so that a step's attention reads memory in order.
   """
 
-  prompt_valid: jax.Array  # [P, S] bool
-  prompt_keys: tuple[jax.Array, ...]  # [P, K, H, S]
-  prompt_values: tuple[jax.Array, ...]  # [P, K, S, H]
-  keys: tuple[jax.Array, ...]  # [P, K, N, H, T], slot t: t-th sampled token
-  values: tuple[jax.Array, ...]  # [P, K, N, T, H]
+  valid: jax.Array  # [P, S] bool
+  hidden: jax.Array  # [P, D] at the last valid token, predicts the first new
+  keys: tuple[jax.Array, ...]  # [P, K, H, S]
+  values: tuple[jax.Array, ...]  # [P, K, S, H]
+
+
+@flax.struct.dataclass
+class Cache:
+  """Keys and values of the slots: a prompt once for its W samples, and theirs.
+
+  All rows write a step's token at one place of the ring, clock % R, wherever
+  they are in their own completion: a contiguous update instead of a scatter,
+  and a slot can begin anew while the others go on.
+  """
+
+  prompts: Prompts  # P = C
+  keys: tuple[jax.Array, ...]  # [B, K, H, R]
+  values: tuple[jax.Array, ...]  # [B, K, R, H]
 
 
 def prefill(
@@ -29,69 +45,124 @@ def prefill(
   tokens: jax.Array,
   valid: jax.Array,
   *,
-  num_samples: int = 1,
-  cache_length: int,
-) -> tuple[jax.Array, Cache]:
-  """Runs the prompts once, whatever the number of samples drawn from them.
+  micro_batch: int | None = None,
+) -> Prompts:
+  """Runs every prompt once, whatever the number of samples drawn from it.
 
   Args:
     params: parameters, stacked or through `unstack`.
     config: the decoder's shape.
     tokens: [P, S] int32 prompts, padded on any side.
     valid: [P, S] bool.
-    num_samples: N, continuations of each prompt.
-    cache_length: slots for sampled tokens, prompt excluded.
+    micro_batch: prompts whose activations exist at a time; None for all.
 
   Returns:
-    Hidden states [P, S, D], and the cache for `decode_step`.
+    What the samples of the prompts begin with.
   """
 
   def keep(k, v):
     return k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
 
-  hidden, kept = qwen.forward(params, config, tokens, valid, keep)
-  keys, values = zip(*kept, strict=True)
-  shape = (len(tokens), config.num_kv_heads, num_samples)
-  sizes = (config.head_dim, cache_length)
+  def run(rows):
+    tokens, valid = rows
+    hidden, kept = qwen.forward(params, config, tokens, valid, keep)
+    keys, values = zip(*kept, strict=True)
+    last_P = valid.shape[1] - 1 - jnp.argmax(valid[:, ::-1], axis=1)
+    hidden = jnp.take_along_axis(hidden, last_P[:, None, None], 1)[:, 0]
+    return Prompts(valid, hidden, keys, values)
+
+  count = len(tokens)
+  size = min(micro_batch or count, count)
+  if size == count:
+    return run((tokens, valid))
+  fill = -count % size
+  rows = tuple(
+    jnp.pad(x, ((0, fill), (0, 0))).reshape(-1, size, x.shape[1])
+    for x in (tokens, valid)
+  )
+  done = lax.map(run, rows)
+  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], done)
+
+
+def empty_cache(
+  config: qwen.QwenConfig,
+  slots: int,
+  width: int,
+  *,
+  prompt_length: int,
+  ring: int,
+) -> Cache:
+  """A cache of C slots of W samples, none of them in use."""
   dtype, depth = jnp.dtype(config.dtype), range(config.num_layers)
-  return hidden, Cache(
-    prompt_valid=valid,
-    prompt_keys=keys,
-    prompt_values=values,
-    keys=tuple(jnp.zeros(shape + sizes, dtype) for _ in depth),
-    values=tuple(jnp.zeros(shape + sizes[::-1], dtype) for _ in depth),
+  heads, size = config.num_kv_heads, config.head_dim
+
+  def zeros(count, *shape):
+    return tuple(jnp.zeros((count, heads, *shape), dtype) for _ in depth)
+
+  return Cache(
+    Prompts(
+      valid=jnp.zeros((slots, prompt_length), bool),
+      hidden=jnp.zeros((slots, config.hidden_size), dtype),
+      keys=zeros(slots, size, prompt_length),
+      values=zeros(slots, prompt_length, size),
+    ),
+    keys=zeros(slots * width, size, ring),
+    values=zeros(slots * width, ring, size),
   )
 
 
-def _attend_cached(q_PKNGH, prompt, own, prompt_valid, step):
-  """One softmax over a prompt's shared keys and a sample's own."""
+def select(cache: Cache, slots: jax.Array, rows: jax.Array) -> Cache:
+  """What belongs to some slots [C'], and to their rows [C' * W]."""
+  return Cache(
+    jax.tree.map(lambda leaf: leaf[slots], cache.prompts),
+    keys=tuple(leaf[rows] for leaf in cache.keys),
+    values=tuple(leaf[rows] for leaf in cache.values),
+  )
+
+
+def _attend_cached(q_BKGH, prompt, own, prompt_bias_CS, own_bias_BR):
+  """One softmax over a prompt's shared keys and a sample's own.
+
+  The prompt's part is one matmul for all W samples of a slot.
+  """
   (prompt_k, prompt_v), (own_k, own_v) = prompt, own
-  prompt_scores = qwen.einsum("PKNGH,PKHS->PKNGS", q_PKNGH, prompt_k)
-  own_scores = qwen.einsum("PKNGH,PKNHT->PKNGT", q_PKNGH, own_k)
-  prompt_bias = jnp.where(prompt_valid, 0.0, qwen.MASKED)
-  prompt_scores += prompt_bias[:, None, None, None, :]
-  written = jnp.arange(own_k.shape[-1]) <= step
-  own_bias = jnp.where(written, 0.0, qwen.MASKED)
-  own_scores += own_bias[None, None, None, None, :]
-  top = jnp.maximum(
-    prompt_scores.max(-1, keepdims=True), own_scores.max(-1, keepdims=True)
+  B, K, G, _ = q_BKGH.shape
+  C = len(prompt_k)
+
+  def shared(x_BKGY):  # -> [C, K, W * G, Y]
+    x = x_BKGY.reshape(C, -1, K, G, x_BKGY.shape[-1])
+    return x.swapaxes(1, 2).reshape(C, K, -1, x.shape[-1])
+
+  def split(x_CKMY):  # and back
+    x = x_CKMY.reshape(C, K, -1, G, x_CKMY.shape[-1])
+    return x.swapaxes(1, 2).reshape(B, K, G, -1)
+
+  prompt_scores = qwen.einsum("CKMH,CKHS->CKMS", shared(q_BKGH), prompt_k)
+  prompt_scores += prompt_bias_CS[:, None, None, :]
+  own_scores = qwen.einsum("BKGH,BKHR->BKGR", q_BKGH, own_k)
+  own_scores += own_bias_BR[:, None, None, :]
+  top_own = own_scores.max(-1, keepdims=True)
+  top = jnp.maximum(split(prompt_scores.max(-1, keepdims=True)), top_own)
+  prompt_e, own_e = (
+    jnp.exp(prompt_scores - shared(top)),
+    jnp.exp(own_scores - top),
   )
-  prompt_e, own_e = jnp.exp(prompt_scores - top), jnp.exp(own_scores - top)
-  total = prompt_e.sum(-1, keepdims=True) + own_e.sum(-1, keepdims=True)
+  total = split(prompt_e.sum(-1, keepdims=True)) + own_e.sum(-1, keepdims=True)
   dtype = prompt_v.dtype
-  mixed = qwen.einsum("PKNGS,PKSH->PKNGH", prompt_e.astype(dtype), prompt_v)
-  mixed += qwen.einsum("PKNGT,PKNTH->PKNGH", own_e.astype(dtype), own_v)
-  return mixed / total
+  mixed = qwen.einsum("CKMS,CKSH->CKMH", prompt_e.astype(dtype), prompt_v)
+  own = qwen.einsum("BKGR,BKRH->BKGH", own_e.astype(dtype), own_v)
+  return (split(mixed) + own) / total
 
 
 def decode_step(
   params: qwen.Params,
   config: qwen.QwenConfig,
   token: jax.Array,
-  step: jax.Array,
+  clock: jax.Array,
+  start: jax.Array,
   cache: Cache,
 ) -> tuple[jax.Array, Cache]:
-  """Feeds the step-th sampled token of every row.
+  """Feeds one token of every row.
 
   Layers are unrolled whatever `scan_layers` says: threading the cache through
   a scan costs a third of the speed, and the loop's body compiles once.
@@ -99,30 +170,32 @@ def decode_step(
   Args:
     params: parameters, best through `unstack` once before the loop.
     config: the decoder's shape.
-    token: [P * N] int32, row p * N + n is sample n of prompt p.
-    step: scalar int32, the token's slot; its position is the prompt's number
-      of valid tokens + step.
-    cache: from `prefill`, then from the step before.
+    token: [C * W] int32, row c * W + w is sample w of slot c.
+    clock: scalar int32, steps that the loop has made.
+    start: [C] int32, the clock when the slot's samples began, at most R - 1
+      ago; a token's position is its prompt's valid tokens + clock - start.
+    cache: from the step before.
 
   Returns:
-    Hidden states [P * N, D] to predict the next token, and the cache.
+    Hidden states [C * W, D] to predict the next token, and the cache.
   """
-  num_samples = cache.keys[0].shape[2]
-  prompts = (-1, num_samples)
-  positions_P = cache.prompt_valid.sum(axis=1, dtype=jnp.int32) + step
-  rope = qwen.rope_tables(config, jnp.repeat(positions_P, num_samples))
+  ring, valid = cache.values[0].shape[2], cache.prompts.valid
+  width = len(token) // len(valid)
+  place, age_C = clock % ring, clock - start
+  age_B = jnp.repeat(age_C, width)
+  lengths_C = valid.sum(axis=1, dtype=jnp.int32)
+  rope = qwen.rope_tables(config, jnp.repeat(lengths_C, width) + age_B)
+  age_R = (clock - jnp.arange(ring)) % ring
+  own_bias = jnp.where(age_R[None] <= age_B[:, None], 0.0, qwen.MASKED)
+  bias = jnp.where(valid, 0.0, qwen.MASKED), own_bias
   x_BD = params["embedding"][token].astype(config.dtype)
   all_keys, all_values = [], []
   for index, layer in enumerate(qwen.layer_list(params, config)):
     q, k, v = qwen.project(config, layer, x_BD, rope)
-    q = q.reshape(prompts + q.shape[1:]).transpose(0, 2, 1, 3, 4)
-    k = k.reshape(prompts + k.shape[1:]).transpose(0, 2, 1, 3)
-    v = v.reshape(prompts + v.shape[1:]).transpose(0, 2, 1, 3)
-    keys = lax.dynamic_update_index_in_dim(cache.keys[index], k, step, 4)
-    values = lax.dynamic_update_index_in_dim(cache.values[index], v, step, 3)
-    prompt = cache.prompt_keys[index], cache.prompt_values[index]
-    mixed = _attend_cached(q, prompt, (keys, values), cache.prompt_valid, step)
-    mixed = mixed.transpose(0, 2, 1, 3, 4).reshape(len(token), -1)
+    keys = lax.dynamic_update_index_in_dim(cache.keys[index], k, place, 3)
+    values = lax.dynamic_update_index_in_dim(cache.values[index], v, place, 2)
+    prompt = cache.prompts.keys[index], cache.prompts.values[index]
+    mixed = _attend_cached(q, prompt, (keys, values), *bias)
     x_BD = qwen.finish(config, layer, x_BD, mixed)
     all_keys.append(keys)
     all_values.append(values)
