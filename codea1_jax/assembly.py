@@ -12,6 +12,7 @@ from codea1_jax import optimizer as optimizers
 from codea1_jax import problems as problem_files
 from codea1_jax import update as updates
 from codea1_jax.mistake_book import MistakeBook
+from codea1_jax.models import hub
 from codea1_jax.player import Player
 from codea1_jax.sandbox import Limits, SandboxPool
 from codea1_jax.tiny import DATA
@@ -72,11 +73,11 @@ def _build(config, workdir, stack) -> Run:
   )
   checks.check_problems(config, problems, heldout)
   if config.method == "self_play":  # one policy in both roles
-    both = rollout.load_policy(resolve(config.self_play_model))
+    both = rollout.load_policy(resolve_model(config.self_play_model))
     policies = {"code": both, "test": both}
   else:
     policies = {
-      role: rollout.load_policy(resolve(config[role].model))
+      role: rollout.load_policy(resolve_model(config[role].model))
       for role in ("code", "test")
     }
   pool = stack.enter_context(_open_pool(config.sandbox))
@@ -119,6 +120,11 @@ def resolve(path: str, suffix: str = "") -> pathlib.Path:
   if path.startswith(_SHIPPED):
     return DATA / (path.removeprefix(_SHIPPED) + suffix)
   return pathlib.Path(path)
+
+
+def resolve_model(name: str) -> pathlib.Path:
+  """A model's directory: the package's, a user's, or from the Hub."""
+  return resolve(name) if name.startswith(_SHIPPED) else hub.resolve_model(name)
 
 
 def _open_pool(config: Any) -> SandboxPool:

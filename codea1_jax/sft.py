@@ -13,7 +13,7 @@ import tqdm
 
 from codea1_jax import losses, rollout, train_state, update
 from codea1_jax import optimizer as optimizers
-from codea1_jax.models import convert, qwen
+from codea1_jax.models import convert, hub, qwen, text
 from codea1_jax.models.config import QwenConfig
 from codea1_jax.tiny import corpus, tokenizer
 
@@ -75,10 +75,9 @@ def _start(config: Any, out: pathlib.Path) -> tuple[QwenConfig, Any]:
     model_config = QwenConfig(**config.model.to_dict())
     key = jax.random.key(config.seed)
     return model_config, qwen.init_params(model_config, key)
-  model_config, params = convert.load_pretrained(config.init_from)
-  convert.save_pretrained(
-    out, model_config, params, tokenizer_from=config.init_from
-  )
+  source = hub.resolve_model(config.init_from)
+  model_config, params = convert.load_pretrained(source)
+  convert.save_pretrained(out, model_config, params, tokenizer_from=source)
   return model_config, params
 
 
@@ -94,8 +93,8 @@ def train_sft(config: Any, out: str | pathlib.Path) -> float:
   """
   out = pathlib.Path(out)
   model_config, params = _start(config, out)
-  tokens = convert.load_tokenizer(out)
-  eos_ids = convert.eos_token_ids(out, tokens)
+  tokens = text.load_tokenizer(out)
+  eos_ids = text.eos_token_ids(out, tokens)
   policy = rollout.Policy(out, model_config, tokens, eos_ids, 0)
   parallel = update.make_parallel("pmap")
   optimizer = optimizers.make_optimizer(

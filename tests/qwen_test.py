@@ -110,7 +110,7 @@ def test_a_row_without_valid_tokens_is_finite(params):
 @pytest.mark.parametrize("qk_norm", [False, True])
 def test_scanned_and_rematerialized_layers_equal_unrolled_ones(qk_norm):
   plain = dataclasses.replace(CONFIG, qk_norm=qk_norm, qkv_bias=not qk_norm)
-  other = dataclasses.replace(plain, scan_layers=True, remat=True)
+  other = dataclasses.replace(plain, scan_layers=True, remat="full")
   params = random_params(plain)
   tokens = tokens_of((2, 6))
 

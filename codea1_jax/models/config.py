@@ -3,6 +3,18 @@
 import dataclasses
 from typing import Any
 
+from absl import logging
+
+from codea1_jax.models.rope import (
+  RopeScaling,
+  rope_from_hf,
+  rope_scaling_to_hf,
+)
+
+# What a backward pass keeps of a layer instead of computing it again:
+# everything, nothing, all matmuls, matmuls without a batch axis.
+REMAT = ("none", "full", "dots", "dots_no_batch")
+
 
 @dataclasses.dataclass(frozen=True)
 class QwenConfig:
@@ -17,6 +29,7 @@ class QwenConfig:
   head_dim: int
   rms_norm_eps: float = 1e-6
   rope_theta: float = 1e6
+  rope_scaling: RopeScaling | None = None
   tie_word_embeddings: bool = True
   qkv_bias: bool = True
   qk_norm: bool = False
@@ -24,9 +37,13 @@ class QwenConfig:
   param_dtype: str = "float32"
   dtype: str = "float32"  # of activations and of matmul inputs
   scan_layers: bool = False  # one compiled layer; slower on a CPU
-  remat: bool = False
+  remat: str = "none"  # one of REMAT
 
   def __post_init__(self):
+    if self.remat not in REMAT:
+      raise ValueError(
+        f"remat = {self.remat!r}, expected one of {', '.join(REMAT)}"
+      )
     if self.num_heads % self.num_kv_heads:
       raise ValueError(
         f"num_heads {self.num_heads} is not a multiple of num_kv_heads"
@@ -38,6 +55,7 @@ class QwenConfig:
 
 # What a Hugging Face config may say about features this file does not have.
 _ADMITTED = {
+  "use_mrope": (None, False),
   "hidden_act": ("silu",),
   "attention_dropout": (None, 0, 0.0),
   "attention_bias": (None, False),
@@ -52,6 +70,42 @@ _HF_NAMES = {
   "intermediate_size": "intermediate_size",
   "num_layers": "num_hidden_layers",
   "num_heads": "num_attention_heads",
+}
+_USED = {
+  *_HF_NAMES.values(),
+  "model_type",
+  "num_key_value_heads",
+  "head_dim",
+  "rms_norm_eps",
+  "rope_theta",
+  "rope_scaling",
+  "rope_parameters",
+  "original_max_position_embeddings",
+  "max_position_embeddings",
+  "tie_word_embeddings",
+  "use_sliding_window",
+  "max_window_layers",
+  "layer_types",
+}
+# Of no meaning for what the decoder computes, or read by others.
+_HARMLESS = {
+  "_attn_implementation_autoset",
+  "_name_or_path",
+  "architectures",
+  "bos_token_id",
+  "chunk_size_feed_forward",
+  "dtype",
+  "eos_token_id",
+  "initializer_range",
+  "is_encoder_decoder",
+  "output_attentions",
+  "output_hidden_states",
+  "pad_token_id",
+  "return_dict",
+  "sliding_window",  # its length; use_sliding_window says whether
+  "torch_dtype",
+  "transformers_version",
+  "use_cache",
 }
 
 
@@ -79,31 +133,39 @@ def _check_admitted(raw: dict[str, Any]) -> None:
     )
 
 
-def _rope_theta(raw: dict[str, Any]) -> float:
-  """The rope base, from the field of either generation of config files."""
-  theta = raw.get("rope_theta")
-  for field in ("rope_scaling", "rope_parameters"):
-    scaling = raw.get(field) or {}
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind != "default":
+def _warn_of_unknown(raw: dict[str, Any]) -> None:
+  """A field that nobody knows may change the model: say that it does not."""
+  unknown = {
+    name: value
+    for name, value in raw.items()
+    if name not in _USED | _HARMLESS | _ADMITTED.keys()
+    and value is not None
+    and value is not False
+  }
+  if unknown:
+    logging.warning("model config: unknown fields, ignored: %s", unknown)
+
+
+def _check_sizes(raw: dict[str, Any]) -> None:
+  """Every size is there and a positive integer."""
+  missing = [name for name in _HF_NAMES.values() if raw.get(name) is None]
+  if missing:
+    raise ValueError(f"model config lacks {', '.join(missing)}")
+  optional = ("num_key_value_heads", "head_dim", "max_position_embeddings")
+  for name in (*_HF_NAMES.values(), *optional):
+    value = raw.get(name)
+    if value is not None and (type(value) is not int or value < 1):
       raise ValueError(
-        f"unsupported model config: {field} asks for {kind!r}, this decoder"
-        " has only 'default'"
+        f"model config: {name} = {value!r}, expected a positive integer"
       )
-    if scaling.get("partial_rotary_factor", 1.0) != 1.0:
-      raise ValueError(
-        f"unsupported model config: {field} has partial_rotary_factor"
-        f" {scaling['partial_rotary_factor']}"
-      )
-    theta = scaling.get("rope_theta", theta)
-  return 10000.0 if theta is None else float(theta)
 
 
 def config_from_hf(raw: dict[str, Any]) -> QwenConfig:
   """Reads the fields of a Hugging Face `config.json`.
 
   Args:
-    raw: the parsed file; model_type qwen2, qwen3 or llama.
+    raw: the parsed file; model_type qwen2, qwen3 or llama. Fields that nobody
+      knows are ignored with a warning.
 
   Returns:
     The config, in float32.
@@ -118,10 +180,12 @@ def config_from_hf(raw: dict[str, Any]) -> QwenConfig:
       f"unsupported model config: model_type = {family!r}, expected one of"
       " qwen2, qwen3, llama"
     )
-  missing = [name for name in _HF_NAMES.values() if raw.get(name) is None]
-  if missing:
-    raise ValueError(f"model config lacks {', '.join(missing)}")
+  _check_sizes(raw)
   _check_admitted(raw)
+  _warn_of_unknown(raw)
+  length = raw.get("max_position_embeddings")
+  length = length or (2048 if family == "llama" else 32768)
+  theta, scaling = rope_from_hf(raw, length)
   heads = raw["num_attention_heads"]
   fallback_dim = 128 if family == "qwen3" else raw["hidden_size"] // heads
   return QwenConfig(
@@ -129,11 +193,12 @@ def config_from_hf(raw: dict[str, Any]) -> QwenConfig:
     num_kv_heads=raw.get("num_key_value_heads") or heads,
     head_dim=raw.get("head_dim") or fallback_dim,
     rms_norm_eps=raw.get("rms_norm_eps", 1e-6),
-    rope_theta=_rope_theta(raw),
+    rope_theta=theta,
+    rope_scaling=scaling,
     tie_word_embeddings=raw.get("tie_word_embeddings", False),
     qkv_bias=family == "qwen2",
     qk_norm=family == "qwen3",
-    max_position_embeddings=raw.get("max_position_embeddings", 32768),
+    max_position_embeddings=length,
   )
 
 
@@ -148,6 +213,8 @@ def config_to_hf(config: QwenConfig) -> dict[str, Any]:
     family, architecture = families[config.qkv_bias, config.qk_norm]
   except KeyError:
     raise ValueError("no model family has both qkv_bias and qk_norm") from None
+  scaling = config.rope_scaling
+  rope = {"rope_scaling": rope_scaling_to_hf(scaling)} if scaling else {}
   return {
     "architectures": [architecture],
     "model_type": family,
@@ -159,6 +226,7 @@ def config_to_hf(config: QwenConfig) -> dict[str, Any]:
     "max_position_embeddings": config.max_position_embeddings,
     "rms_norm_eps": config.rms_norm_eps,
     "rope_theta": config.rope_theta,
+    **rope,
     "tie_word_embeddings": config.tie_word_embeddings,
     "use_cache": True,
   }

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from codea1_jax.models import rope
 from codea1_jax.models.config import QwenConfig
 
 Params = dict[str, Any]
@@ -133,13 +134,14 @@ def einsum(spec: str, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def rope_tables(config: QwenConfig, positions: jax.Array):
-  """cos and sin of position * theta^(-2i / H), shape positions + [H / 2]."""
-  half = config.head_dim // 2
-  exponents = jnp.arange(half, dtype=jnp.float32) / half
-  angles = positions[..., None].astype(jnp.float32) * (
-    config.rope_theta ** -exponents.reshape((1,) * positions.ndim + (half,))
+  """Scaled cos and sin of position * frequency, positions + [H / 2]."""
+  by_pair = rope.frequencies(
+    config.head_dim, config.rope_theta, config.rope_scaling
   )
-  return jnp.cos(angles), jnp.sin(angles)
+  by_pair = by_pair.reshape((1,) * positions.ndim + by_pair.shape)
+  angles = positions[..., None].astype(jnp.float32) * by_pair
+  scale = rope.attention_scale(config.rope_scaling)
+  return jnp.cos(angles) * scale, jnp.sin(angles) * scale
 
 
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
@@ -151,7 +153,7 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
   )
 
 
-def project(config: QwenConfig, layer: Params, x: jax.Array, rope):
+def project(config: QwenConfig, layer: Params, x: jax.Array, tables):
   """x [..., D] -> scaled queries [..., K, G, H], keys, values [..., K, H]."""
   dtype = jnp.dtype(config.dtype)
   normed = norm(x, layer["attention_norm"], config.rms_norm_eps).astype(dtype)
@@ -164,7 +166,7 @@ def project(config: QwenConfig, layer: Params, x: jax.Array, rope):
     group = config.num_heads // config.num_kv_heads
     scale = jnp.stack([layer["q_norm"]] * group + [layer["k_norm"]])
     qk = norm(qk, scale, config.rms_norm_eps)
-  qk = rotate(qk, *rope)
+  qk = rotate(qk, *tables)
   q = qk[..., :-1, :] * config.head_dim**-0.5
   return q.astype(dtype), qk[..., -1, :].astype(dtype), v.astype(dtype)
 
@@ -227,22 +229,34 @@ def unstack(params: Params, config: QwenConfig) -> Params:
   return rest | {"layers": layers}
 
 
+def _rematerialized(apply, remat: str):
+  """A layer whose backward pass keeps what `remat` of the config says."""
+  if remat == "none":
+    return apply
+  policies = jax.checkpoint_policies
+  keep = {
+    "full": policies.nothing_saveable,
+    "dots": policies.dots_saveable,
+    "dots_no_batch": policies.dots_with_no_batch_dims_saveable,
+  }
+  return jax.checkpoint(apply, policy=keep[remat])
+
+
 def forward(params, config, tokens, valid, keep):
   """All tokens at once; `keep(k, v)` picks what each layer leaves behind."""
   positions_BT = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0)
-  rope = rope_tables(config, positions_BT)
+  tables = rope_tables(config, positions_BT)
   length = tokens.shape[1]
   causal_TS = jnp.tril(jnp.ones((length, length), bool))
   seen_BTS = causal_TS[None] & valid[:, None, :]
   bias_BTS = jnp.where(seen_BTS, 0.0, MASKED)
 
   def apply(x_BTD, layer):
-    q, k, v = project(config, layer, x_BTD, rope)
+    q, k, v = project(config, layer, x_BTD, tables)
     x_BTD = finish(config, layer, x_BTD, attend(q, k, v, bias_BTS))
     return x_BTD, keep(k, v)
 
-  if config.remat:
-    apply = jax.checkpoint(apply)
+  apply = _rematerialized(apply, config.remat)
   x_BTD = params["embedding"][tokens].astype(config.dtype)
   if config.scan_layers and not isinstance(params["layers"], tuple):
     x_BTD, kept = lax.scan(apply, x_BTD, params["layers"])
