@@ -39,7 +39,7 @@ CONFIG = qwen.QwenConfig(
   vocab_size=53,
   hidden_size=32,
   intermediate_size=40,
-  num_layers=2,
+  num_layers=1,
   num_heads=2,
   num_kv_heads=1,
   head_dim=16,
@@ -164,7 +164,7 @@ def test_parity_with_transformers_beyond_the_original_context(
       vocab_size=53,
       hidden_size=32,
       intermediate_size=40,
-      num_hidden_layers=2,
+      num_hidden_layers=1,
       num_attention_heads=4,
       num_key_value_heads=2,
       head_dim=head_dim,
@@ -184,9 +184,6 @@ def test_parity_with_transformers_beyond_the_original_context(
   assert config.rope_scaling.kind == parameters["rope_type"]
   got = jax.jit(logits_of, static_argnums=1)(params, config, tokens)
   np.testing.assert_allclose(got, want, atol=1e-4)
-  plain = dataclasses.replace(config, rope_scaling=None)
-  unscaled = jax.jit(logits_of, static_argnums=1)(params, plain, tokens)
-  assert np.abs(unscaled - want).max() > 0.1
   convert.save_pretrained(tmp_path / "ours", config, params, dtype="float32")
   back = model_class.from_pretrained(tmp_path / "ours")
   np.testing.assert_allclose(theirs_of(back), want, atol=1e-5)
@@ -228,8 +225,12 @@ def test_frequencies_of_real_sizes_equal_transformers(scaling, theta, length):
 
 def test_cached_decode_equals_full_forward_under_yarn():
   config = dataclasses.replace(CONFIG, rope_scaling=read(YARN)[1])
-  params = jax.tree.map(lambda leaf: 4 * leaf, init(config))
   rng = np.random.default_rng(0)
+  params = jax.tree.map(
+    lambda shape: jnp.asarray(rng.normal(0, 0.3, shape), "float32"),
+    qwen.param_shapes(config),
+    is_leaf=lambda node: isinstance(node, tuple),
+  )
   tokens = jnp.asarray(rng.integers(0, 53, (2, 24)), jnp.int32)
   valid = jnp.arange(24)[None] >= jnp.array([0, 5])[:, None]
 
@@ -252,7 +253,3 @@ def test_cached_decode_equals_full_forward_under_yarn():
   assert (
     jnp.abs(forward(params, plain, tokens, valid)[:, 20:] - want).max() > 0.1
   )
-
-
-def init(config):
-  return qwen.init_params(config, jax.random.key(0))

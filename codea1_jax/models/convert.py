@@ -185,7 +185,8 @@ def _fetch(
       value = np.asarray(lax.dynamic_slice(leaf, piece.start, piece.block))
     if piece.transposed:
       value = value.reshape(piece.shape[::-1]).T
-    value = value.reshape(piece.shape).astype(dtype)
+    with np.errstate(over="ignore"):  # told below, with the name
+      value = value.reshape(piece.shape).astype(dtype)
     if dtype == np.float16 and not np.isfinite(value).all():
       raise ValueError(f"{name} has values beyond float16, choose bfloat16")
     yield value
