@@ -76,8 +76,9 @@ def test_local_and_shipped_models_never_touch_the_network(
   assert hub.resolve_model("org/name") == pathlib.Path("org/name")
   with pytest.raises(FileNotFoundError, match=r"write hub:org/other$"):
     hub.resolve_model("org/other")
-  with pytest.raises(FileNotFoundError, match=r"does not exist$"):
-    hub.resolve_model("/no/such/model")
+  for name in ("/no/such/model", "./model", "../org/other"):
+    with pytest.raises(FileNotFoundError, match=r"does not exist$"):
+      hub.resolve_model(name)
 
 
 @pytest.mark.parametrize("name", ["hub:", "hub:name", "hub:a/b/c", "hub:a/b@"])

@@ -150,7 +150,7 @@ def test_host_arrays_are_saved_as_device_arrays_are(tmp_path, params):
 def test_tables_pass_in_pieces(tmp_path, params, monkeypatch):
   monkeypatch.setattr(convert, "_PIECE_VALUES", 320)  # 10 rows of 56
   slot = layout.slots(CONFIG)["lm_head.weight"]
-  rows = [(p.start[0], p.shape[0]) for p in layout.pieces(slot, 320)]
+  rows = [(row, p.shape[0]) for row, p in layout.pieces(slot, 320)]
   assert rows == [(0, 10), (10, 10), (20, 10), (30, 10), (40, 10), (50, 6)]
   convert.save_pretrained(tmp_path, CONFIG, params, dtype="float32")
   monkeypatch.undo()

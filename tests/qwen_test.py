@@ -107,10 +107,13 @@ def test_a_row_without_valid_tokens_is_finite(params):
   assert jnp.isfinite(hidden).all()
 
 
-@pytest.mark.parametrize("qk_norm", [False, True])
-def test_scanned_and_rematerialized_layers_equal_unrolled_ones(qk_norm):
+@pytest.mark.parametrize(
+  ("qk_norm", "remat"),
+  [(False, "full"), (True, "dots"), (True, "dots_no_batch")],
+)
+def test_scanned_and_rematerialized_layers_equal_unrolled_ones(qk_norm, remat):
   plain = dataclasses.replace(CONFIG, qk_norm=qk_norm, qkv_bias=not qk_norm)
-  other = dataclasses.replace(plain, scan_layers=True, remat="full")
+  other = dataclasses.replace(plain, scan_layers=True, remat=remat)
   params = random_params(plain)
   tokens = tokens_of((2, 6))
 
@@ -129,6 +132,28 @@ def test_scanned_and_rematerialized_layers_equal_unrolled_ones(qk_norm):
     grad2,
   )
   assert all(jnp.abs(leaf).max() > 0 for leaf in jax.tree.leaves(grad))
+
+
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_remat_orders_what_a_backward_pass_keeps(params, scan_layers):
+  """Bytes of residuals, as the pullback holds them; nothing is computed."""
+
+  def residuals(remat):
+    config = dataclasses.replace(CONFIG, remat=remat, scan_layers=scan_layers)
+
+    def pullback(params):
+      valid = jnp.ones((2, 6), bool)
+      tokens = tokens_of((2, 6))
+      return jax.vjp(
+        lambda p: qwen.hidden_states(p, config, tokens, valid), params
+      )[1]
+
+    leaves = jax.tree.leaves(jax.eval_shape(pullback, params))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+  sizes = list(map(residuals, ("none", "dots", "dots_no_batch", "full")))
+  assert sizes == sorted(sizes, reverse=True)
+  assert len(set(sizes)) == 4
 
 
 def test_unstacked_parameters_compute_the_same(params):

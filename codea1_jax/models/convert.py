@@ -88,8 +88,7 @@ def _load_leaf(shape, dtype, sharding, tensors) -> jax.Array:
   """
   leaf = jnp.zeros(shape, dtype, device=sharding)
   for path, name, slot in tensors:
-    for piece in layout.pieces(slot, _PIECE_VALUES):
-      row = piece.start[0] if piece is not slot else 0
+    for row, piece in layout.pieces(slot, _PIECE_VALUES):
       value = files.read_rows(path, name, row, row + piece.shape[0])
       leaf = _writer(sharding)(
         leaf, value, piece.start, piece.block, piece.transposed
@@ -177,7 +176,7 @@ def _fetch(
   leaf = params
   for key in slot.path:
     leaf = leaf[key]
-  for piece in layout.pieces(slot, _PIECE_VALUES):
+  for _, piece in layout.pieces(slot, _PIECE_VALUES):
     if isinstance(leaf, np.ndarray):
       stop = np.add(piece.start, piece.block)
       value = leaf[tuple(map(slice, piece.start, stop))]
@@ -221,6 +220,8 @@ def save_pretrained(
   _check_params(config, params)
   directory = pathlib.Path(directory)
   directory.mkdir(parents=True, exist_ok=True)
+  source = pathlib.Path(tokenizer_from) if tokenizer_from else None
+  ids = text.special_token_ids(source) if source else {}
   slots = layout.slots(config)
   files.write_weights(
     directory,
@@ -229,8 +230,6 @@ def save_pretrained(
     dtype=dtype,
     max_shard_bytes=max_shard_bytes,
   )
-  source = pathlib.Path(tokenizer_from) if tokenizer_from else None
-  ids = text.special_token_ids(source) if source else {}
   raw = config_to_hf(config) | {"torch_dtype": dtype} | ids
   files.write_json(directory / "config.json", raw)
   if source:

@@ -130,6 +130,24 @@ def _write(path: pathlib.Path, header: bytes, arrays: Iterator[np.ndarray]):
       file.write(np.ascontiguousarray(array).view(np.uint8).data)
 
 
+def _shard_names(count: int) -> list[str]:
+  if count == 1:
+    return [_SINGLE]
+  return [
+    f"model-{number:05d}-of-{count:05d}.safetensors"
+    for number in range(1, count + 1)
+  ]
+
+
+def _replace(directory: pathlib.Path, parts, names: list[str]) -> None:
+  """Removes an earlier save's weights, gives the written ones their names."""
+  for path in directory.iterdir():
+    if _WEIGHTS.fullmatch(path.name) and path not in parts:
+      path.unlink()
+  for part, name in zip(parts, names, strict=True):
+    os.replace(part, directory / name)
+
+
 def write_weights(
   directory: pathlib.Path,
   shapes: Mapping[str, Shape],
@@ -164,12 +182,7 @@ def write_weights(
     name: FLOATS[code] * int(np.prod(shapes[name])) for name in sorted(shapes)
   }
   shards = _plan(sizes, max_shard_bytes)
-  names = [_SINGLE]
-  if len(shards) > 1:
-    names = [
-      f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-      for number in range(1, len(shards) + 1)
-    ]
+  names = _shard_names(len(shards))
   parts = [directory / f"{name}.part" for name in names]
   try:
     for part, shard in zip(parts, shards, strict=True):
@@ -179,11 +192,7 @@ def write_weights(
     for part in parts:
       part.unlink(missing_ok=True)
     raise
-  for path in directory.iterdir():
-    if _WEIGHTS.fullmatch(path.name) and path not in parts:
-      path.unlink()
-  for part, name in zip(parts, names, strict=True):
-    os.replace(part, directory / name)
+  _replace(directory, parts, names)
   if len(shards) > 1:
     files = zip(names, shards, strict=True)
     weight_map = {name: file for file, shard in files for name in shard}

@@ -4,7 +4,7 @@ import pathlib
 import re
 
 _PREFIX = "hub:"
-_REPO = re.compile(r"[\w.-]+/[\w.-]+")
+_REPO = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _ID = re.compile(rf"({_REPO.pattern})(?:@([\w./-]+))?")
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "tokenizer*", "merges.txt"]
 _UNWANTED = ["*/*", "consolidated*"]  # copies in other formats

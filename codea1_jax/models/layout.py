@@ -83,17 +83,17 @@ def slots(config: QwenConfig) -> dict[str, Slot]:
   return found
 
 
-def pieces(slot: Slot, max_values: int) -> Iterator[Slot]:
-  """The slot by ranges of a table's rows; what is no table stays whole.
+def pieces(slot: Slot, max_values: int) -> Iterator[tuple[int, Slot]]:
+  """First row and slot of each range of a table; the rest stays whole.
 
   An embedding may be a third of a small model: held twice for a moment, it
   would set the peak of memory.
   """
   if slot.transposed or len(slot.shape) < 2:
-    yield slot
+    yield 0, slot
     return
   rows, width = slot.shape
   step = max(1, max_values // width)
   for row in range(0, rows, step):
     part = (min(step, rows - row), width)
-    yield Slot(slot.path, (row, 0), part, part, False)
+    yield row, Slot(slot.path, (row, 0), part, part, False)
