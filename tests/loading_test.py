@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors
 import safetensors.numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -67,6 +68,8 @@ def test_shards_hold_what_one_file_does(tmp_path, params, dtype):
   whole = safetensors.numpy.load_file(one / "model.safetensors")
   found = {}
   for name in names:
+    with safetensors.safe_open(many / name, "numpy") as handle:
+      assert handle.metadata() == {"format": "pt"}  # older loaders want it
     shard = safetensors.numpy.load_file(many / name)
     assert sum(value.nbytes for value in shard.values()) <= limit
     assert all(index["weight_map"][tensor] == name for tensor in shard)
