@@ -15,7 +15,7 @@ import numpy as np
 
 from codea1_jax import sampling
 from codea1_jax.generation import SamplingConfig, make_generate
-from codea1_jax.models import convert
+from codea1_jax.models import convert, text
 from codea1_jax.models.config import QwenConfig
 from codea1_jax.train_state import UpdateBatch
 from codea1_jax.types import Completion
@@ -46,13 +46,13 @@ def load_policy(
     FileNotFoundError, ValueError: one line that names file and tensor.
   """
   model_config, params = convert.load_pretrained(directory, **dtypes)
-  tokenizer = convert.load_tokenizer(directory)
+  tokenizer = text.load_tokenizer(directory)
   if len(tokenizer) > model_config.vocab_size:
     raise ValueError(
       f"{directory}: the tokenizer has {len(tokenizer)} entries, the model"
       f" vocab_size {model_config.vocab_size}"
     )
-  eos_ids = convert.eos_token_ids(directory, tokenizer)
+  eos_ids = text.eos_token_ids(directory, tokenizer)
   pad_id = tokenizer.pad_token_id
   policy = Policy(
     pathlib.Path(directory),

@@ -234,17 +234,19 @@ def test_cached_decode_equals_full_forward_under_yarn():
   tokens = jnp.asarray(rng.integers(0, 53, (2, 24)), jnp.int32)
   valid = jnp.arange(24)[None] >= jnp.array([0, 5])[:, None]
 
-  prefill = jax.jit(
-    decoding.prefill, static_argnums=1, static_argnames="cache_length"
+  prefill, step_fn = (
+    jax.jit(fn, static_argnums=1)
+    for fn in (decoding.prefill, decoding.decode_step)
   )
-  step_fn = jax.jit(decoding.decode_step, static_argnums=1)
-  _, cache = prefill(
-    params, config, tokens[:, :20], valid[:, :20], cache_length=4
+  cache = decoding.empty_cache(config, 2, 1, prompt_length=20, ring=4)
+  cache = cache.replace(
+    prompts=prefill(params, config, tokens[:, :20], valid[:, :20])
   )
+  start = jnp.zeros(2, jnp.int32)
   got = []
   for step in range(4):
     token = tokens[:, 20 + step]
-    last, cache = step_fn(params, config, token, jnp.int32(step), cache)
+    last, cache = step_fn(params, config, token, jnp.int32(step), start, cache)
     got.append(last)
   forward = jax.jit(qwen.hidden_states, static_argnums=1)
   want = forward(params, config, tokens, valid)[:, 20:]

@@ -20,9 +20,6 @@ from jax.sharding import Sharding
 from codea1_jax.models import files, layout, qwen, text
 from codea1_jax.models.config import QwenConfig, config_from_hf, config_to_hf
 
-# `rollout.py` calls them by these names.
-load_tokenizer, eos_token_ids = text.load_tokenizer, text.eos_token_ids
-
 _PIECE_VALUES = 16 * 2**20  # of a table at once
 
 
