@@ -71,10 +71,32 @@ def test_attention_by_hand():
   q = jnp.zeros((1, 2, 1, 2, 2))
   k = jnp.ones((1, 2, 1, 2))
   v = jnp.array([[[[2.0, 0.0]], [[4.0, 6.0]]]])
-  bias = jnp.array([[[0.0, qwen.MASKED], [0.0, 0.0]]])
-  got = qwen.attend(q, k, v, bias)[0, :, 0]
+  got = qwen.attend(q, k, v, jnp.ones((1, 2), bool))[0, :, 0]
   np.testing.assert_allclose(got[0], [[2, 0], [2, 0]])
   np.testing.assert_allclose(got[1], [[3, 3], [3, 3]])
+
+
+@pytest.mark.parametrize("kept_length", [2048, 1])
+def test_attention_in_blocks_is_attention(monkeypatch, kept_length):
+  """Values and gradients of 11 queries in blocks of 4."""
+  rng = np.random.default_rng(0)
+  q, k, v, weight = (
+    jnp.asarray(rng.normal(0, 1, shape), "float32")
+    for shape in ((2, 11, 2, 3, 4), (2, 11, 2, 4), (2, 11, 2, 4), (2, 11, 24))
+  )
+  valid = jnp.arange(11)[None] >= jnp.array([[0], [5]])
+
+  def loss(args):
+    mixed = qwen.attend(*args, valid).reshape(2, 11, -1)
+    return jnp.where(valid[..., None], mixed * weight, 0.0).sum()
+
+  want = jax.jit(jax.value_and_grad(loss))((q, k, v))
+  monkeypatch.setattr(qwen, "_QUERY_BLOCK", 4)
+  monkeypatch.setattr(qwen, "_KEPT_LENGTH", kept_length)
+  got = jax.jit(jax.value_and_grad(lambda args: loss(args)))((q, k, v))
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), got, want
+  )
 
 
 def test_future_tokens_do_not_matter(params):

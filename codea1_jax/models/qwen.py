@@ -29,6 +29,9 @@ from codea1_jax.models.config import QwenConfig
 
 Params = dict[str, Any]
 
+_QUERY_BLOCK = 256  # queries whose weights over all keys exist at a time
+_MOST_BLOCKS = 16  # each is compiled by itself
+_KEPT_LENGTH = 2048  # rows up to it keep them for the backward pass
 MASKED = -1e30  # finite: a row without any valid key stays free of NaN
 
 
@@ -182,13 +185,17 @@ def finish(config: QwenConfig, layer: Params, x: jax.Array, mixed: jax.Array):
   return x + _matmul(inner.astype(dtype), layer["down"]).astype(dtype)
 
 
-def attend(q_BTKGH, k_BSKH, v_BSKH, bias_BTS):
-  """Softmax attention; every group of queries shares its key and value.
+def _attend_block(q_BTKGH, k_BSKH, v_BSKH, valid_BS):
+  """Attention of the last T of S places.
 
   Folding G into T gives plain batched matmuls, adding the mask instead of
   selecting by it and dividing last fuse well on a CPU.
   """
   B, T, K, G, H = q_BTKGH.shape
+  S = k_BSKH.shape[1]
+  causal_TS = jnp.tril(jnp.ones((T, S), bool), S - T)
+  seen_BTS = causal_TS[None] & valid_BS[:, None, :]
+  bias_BTS = jnp.where(seen_BTS, 0.0, MASKED)
   q_BKMH = q_BTKGH.transpose(0, 2, 3, 1, 4).reshape(B, K, G * T, H)
   k_BKHS, v_BKSH = k_BSKH.transpose(0, 2, 3, 1), v_BSKH.transpose(0, 2, 1, 3)
   scores = einsum("BKMH,BKHS->BKMS", q_BKMH, k_BKHS).reshape(B, K, G, T, -1)
@@ -199,6 +206,26 @@ def attend(q_BTKGH, k_BSKH, v_BSKH, bias_BTS):
   weights = weights.reshape(B, K, G * T, -1).astype(v_BKSH.dtype)
   mixed = einsum("BKMS,BKSH->BKMH", weights, v_BKSH) / total
   return mixed.reshape(B, K, G, T, H).transpose(0, 3, 1, 2, 4)
+
+
+def attend(q_BTKGH, k_BTKH, v_BTKH, valid_BT):
+  """Causal softmax attention; a group of queries shares its key and value.
+
+  In blocks of queries, each of which meets only the keys up to its end: about
+  half the work of a long row, and no [T, T] array. Long rows compute a block's
+  weights again in the backward pass instead of keeping them.
+  """
+  length = q_BTKGH.shape[1]
+  block = _attend_block
+  if length > _KEPT_LENGTH:
+    block = jax.checkpoint(block)
+  mixed = []
+  size = max(_QUERY_BLOCK, -(-length // _MOST_BLOCKS))
+  for start in range(0, length, size):
+    stop = min(start + size, length)
+    seen = (x[:, :stop] for x in (k_BTKH, v_BTKH, valid_BT))
+    mixed.append(block(q_BTKGH[:, start:stop], *seen))
+  return jnp.concatenate(mixed, axis=1)
 
 
 def layer_list(params: Params, config: QwenConfig) -> tuple[Params, ...]:
@@ -246,14 +273,10 @@ def forward(params, config, tokens, valid, keep):
   """All tokens at once; `keep(k, v)` picks what each layer leaves behind."""
   positions_BT = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0)
   tables = rope_tables(config, positions_BT)
-  length = tokens.shape[1]
-  causal_TS = jnp.tril(jnp.ones((length, length), bool))
-  seen_BTS = causal_TS[None] & valid[:, None, :]
-  bias_BTS = jnp.where(seen_BTS, 0.0, MASKED)
 
   def apply(x_BTD, layer):
     q, k, v = project(config, layer, x_BTD, tables)
-    x_BTD = finish(config, layer, x_BTD, attend(q, k, v, bias_BTS))
+    x_BTD = finish(config, layer, x_BTD, attend(q, k, v, valid))
     return x_BTD, keep(k, v)
 
   apply = _rematerialized(apply, config.remat)
