@@ -4,9 +4,9 @@ Arrays and scalars only; never a config, a model or a device. Advantages and
 TopVar work on a step's few thousand rewards and are numpy; everything that is
 differentiated is jax.
 
-Letters: B sequences, T completion tokens, D hidden, V vocabulary, G samples of
-one group, and Q, M, N as in types.py. Equations: Code-A1 (arXiv 2603.15611),
-GRPO (arXiv 2402.03300), DAPO's asymmetric clip (arXiv 2503.14476).
+Letters: B sequences, T completion tokens, G samples of one group, and Q, M, N
+as in types.py. Equations: Code-A1 (arXiv 2603.15611), GRPO (arXiv 2402.03300),
+DAPO's asymmetric clip (arXiv 2503.14476). `token_log_probs` fills log_probs.py.
 """
 
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from codea1_jax.log_probs import token_log_probs as token_log_probs
 
 LOG_RATIO_LIMIT = 20.0  # exp(20) is still far from overflow in float32
 K3_LIMIT = 10.0
@@ -90,58 +92,6 @@ def top_variance(
   std = np.sqrt(squares.sum(-1) / np.maximum(count[..., 0], 1))
   std = np.where(count[..., 0] > 0, np.round(std, _TIE_DECIMALS), -1.0)
   return np.argsort(-std, axis=-1, kind="stable")[:, :k]
-
-
-def token_log_probs(
-  hidden: jax.Array,
-  head: jax.Array,
-  targets: jax.Array,
-  *,
-  chunk_size: int | None = None,
-  temperature: float = 1.0,
-) -> tuple[jax.Array, jax.Array]:
-  """Log-probabilities of given tokens, never with all logits in memory.
-
-  log p(y) = z_y - logsumexp(z), z = hidden . head / temperature. Logits of
-  `chunk_size` tokens exist at a time; the backward pass computes them again.
-
-  Args:
-    hidden: [B, T, D] final hidden states, each of which predicts its target.
-    head: [V, D] output embedding.
-    targets: [B, T] int token ids.
-    chunk_size: tokens a chunk; None, or at least B * T, for one plain pass.
-    temperature: the sampling temperature that log-probs refer to.
-
-  Returns:
-    log-probs [B, T] and entropies [B, T] in nats, float32.
-  """
-  batch, length, width = hidden.shape
-  tokens = batch * length
-  flat_hidden = hidden.reshape(tokens, width)
-  flat_targets = targets.reshape(tokens)
-  if chunk_size is None or chunk_size >= tokens:
-    outputs = _chunk_log_probs(flat_hidden, head, flat_targets, temperature)
-    return jax.tree.map(lambda x: x.reshape(batch, length), outputs)
-
-  chunks = -(-tokens // chunk_size)
-  padding = chunks * chunk_size - tokens
-  flat_hidden = jnp.pad(flat_hidden, ((0, padding), (0, 0)))
-  flat_targets = jnp.pad(flat_targets, (0, padding))
-
-  @jax.checkpoint
-  def one_chunk(inputs):
-    return _chunk_log_probs(inputs[0], head, inputs[1], temperature)
-
-  outputs = jax.lax.map(
-    one_chunk,
-    (
-      flat_hidden.reshape(chunks, chunk_size, width),
-      flat_targets.reshape(chunks, chunk_size),
-    ),
-  )
-  return jax.tree.map(
-    lambda x: x.reshape(-1)[:tokens].reshape(batch, length), outputs
-  )
 
 
 class Surrogate(NamedTuple):
@@ -293,23 +243,6 @@ def token_mean(
 ) -> jax.Array:
   """This part's share of the mean over all tokens of the global minibatch."""
   return aggregate(values, completion_mask, denominators)
-
-
-def _chunk_log_probs(hidden, head, targets, temperature):
-  """log p and entropy of [n] tokens; gather - logsumexp, 1.4 to 1.7 x faster
-  than gathering from a log-softmax."""
-  logits = jnp.einsum(
-    "ND,VD->NV",
-    hidden,
-    head.astype(hidden.dtype),
-    preferred_element_type=jnp.float32,
-  )
-  if temperature != 1.0:
-    logits = logits / temperature
-  normalizer = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
-  chosen = jnp.take_along_axis(logits, targets[:, None], axis=-1)
-  mean_logit = (jnp.exp(logits - normalizer) * logits).sum(-1)
-  return (chosen - normalizer)[:, 0], normalizer[:, 0] - mean_logit
 
 
 def _limited(log_ratio):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from codea1_jax import grpo
+from codea1_jax.log_probs import CHUNK_SIZE
 from codea1_jax.models import qwen
 from codea1_jax.train_state import UpdateBatch
 
@@ -34,7 +35,8 @@ class GrpoLossConfig:
   entropy_coef: float = 0.0
   aggregation: str = "token_mean"
   horizon: int | None = None  # of seq_mean_token_sum_norm; None: T
-  chunk_size: int | None = 512  # tokens whose logits exist at a time
+  # Vocabulary entries whose logits exist at a time; None: all.
+  chunk_size: int | None = CHUNK_SIZE
   temperature: float = 1.0  # the sampler's
 
   def __post_init__(self):
@@ -110,7 +112,7 @@ def grpo_loss(config: GrpoLossConfig, model_config: qwen.QwenConfig) -> LossFn:
 
 
 def sft_loss(
-  model_config: qwen.QwenConfig, *, chunk_size: int | None = 512
+  model_config: qwen.QwenConfig, *, chunk_size: int | None = CHUNK_SIZE
 ) -> LossFn:
   """Cross-entropy of the completion, the mean over tokens."""
 

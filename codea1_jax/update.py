@@ -18,6 +18,7 @@ import numpy as np
 import optax
 
 from codea1_jax import grpo
+from codea1_jax.log_probs import CHUNK_SIZE
 from codea1_jax.losses import LossFn, completion_log_probs
 from codea1_jax.models import qwen
 from codea1_jax.train_state import PolicyState, UpdateBatch
@@ -135,7 +136,7 @@ def make_score(
   parallel: Parallel,
   *,
   micro_batch_size: int | None = None,
-  chunk_size: int | None = 512,
+  chunk_size: int | None = CHUNK_SIZE,
   temperature: float = 1.0,
 ) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
   """Log-probs of given completions under given parameters, without gradient.
