@@ -212,7 +212,7 @@ def ceilings(job: dict[str, Any]):
   """What the machine can do, see benchmark_ceilings."""
   from experiments import benchmark_ceilings
 
-  return {"measure": lambda seed: benchmark_ceilings.measure(*job["sizes"])}
+  return {"measure": lambda: benchmark_ceilings.measure(*job["sizes"])}
 
 
 CONTENDERS = {f.__name__: f for f in (ours, transformers, tunix, ceilings)}

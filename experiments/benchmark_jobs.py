@@ -26,7 +26,7 @@ class Size:
 
 
 SIZES = {
-  "tiny": Size(QwenConfig(128, 32, 64, 2, 2, 1, 16), 1),  # for the test
+  "tiny": Size(QwenConfig(128, 32, 64, 1, 2, 1, 16), 1),  # for the test
   "A": Size(QwenConfig(512, 256, 704, 4, 8, 2, 32), 64),
   "B": Size(QwenConfig(8192, 576, 1536, 12, 9, 3, 64), 16),
 }

@@ -104,7 +104,7 @@ def run(
 
   Returns:
     {"turns": {contender: answers of all rounds, the warm-up first},
-     "ceilings": the measured rates of every round}
+     "ceilings": the measured rates of every round after it}
   """
   machine = Worker("ceilings")
   workers = {}
@@ -124,12 +124,13 @@ def run(
           say(f"{name} given up in round {seed}: {error}")
           workers.pop(name).close()
           turns.pop(name)
-      measured = machine.ask({"call": "measure", "arguments": [seed]})
-      ceilings.append(measured["result"])
+      if seed:  # not in the warm-up
+        measured = machine.ask({"call": "measure", "arguments": []})
+        ceilings.append(measured["result"])
   finally:
     for worker in [machine, *workers.values()]:
       worker.close()
-  return {"turns": turns, "ceilings": ceilings[1:]}
+  return {"turns": turns, "ceilings": ceilings}
 
 
 def _median_rates(ceilings, clock: str) -> dict[str, float]:
@@ -143,6 +144,7 @@ def _share(job: benchmark_jobs.Job, name: str, turns, ceilings, clock: str):
   """Median share of the ceiling that our decode loop reaches, what binds."""
   dtype = name.split(":")[1]
   rates = _median_rates(ceilings, clock)
+  prefill = statistics.median(turn[f"prefill_{clock}_s"] for turn in turns)
   shares, binds = [], ""
   for turn in turns:
     work = benchmark_ceilings.decode_work(
@@ -154,8 +156,7 @@ def _share(job: benchmark_jobs.Job, name: str, turns, ceilings, clock: str):
       itemsize=jnp.dtype(dtype).itemsize,
     )
     bound, binds = benchmark_ceilings.bound_seconds(work, rates, dtype)
-    decode = turn[f"{clock}_s"] - turn[f"prefill_{clock}_s"]
-    shares.append(bound / decode)
+    shares.append(bound / (turn[f"{clock}_s"] - prefill))
   return statistics.median(shares), binds
 
 

@@ -56,7 +56,7 @@ def test_the_table_counts_what_was_drawn(job, measured):
     assert line["tokens_per_s"] == pytest.approx(tokens / turn["wall_s"])
   if benchmark_rollout.BASELINE in lines:
     assert lines[benchmark_rollout.BASELINE]["ratio_wall"] == 1
-  assert lines["ours:float32"]["share_wall"] > 0
+  assert lines["ours:float32"]["binds_wall"] in ("matmul", "reads")
 
 
 @pytest.mark.skipif(
@@ -85,8 +85,8 @@ def test_rows_that_stop_elsewhere_are_refused(job, row, reason):
 def test_decode_work_by_hand():
   """2 prompts of 10 tokens, 2 samples each, all numbers countable."""
   config = benchmark_jobs.SIZES["tiny"].config
-  # A layer: qkv 32 x (2 + 2) x 16, out 32 x 32, mlp 3 x 32 x 64; head 128 x 32.
-  parameters = 2 * (2048 + 1024 + 6144) + 4096
+  # qkv 32 x (2 + 2) x 16, out 32 x 32, mlp 3 x 32 x 64, head 128 x 32.
+  parameters = 2048 + 1024 + 6144 + 4096
   assert benchmark_ceilings.matrix_parameters(config) == parameters
   work = benchmark_ceilings.decode_work(
     config, [10, 10], [3, 1, 2, 2], num_samples=2, max_rows=4, itemsize=4
@@ -94,4 +94,4 @@ def test_decode_work_by_hand():
   assert work.operations == 2 * parameters * 4  # 8 tokens, 4 of them first
   assert work.weight_bytes == 4 * parameters * 2  # the longest decodes 2
   # Own tokens: 1 + 2, 0, 1, 1. Prompts: 10 in 2 steps, 10 in 1 step.
-  assert work.kv_bytes == 4 * (2 * 2 * 1 * 16) * (5 + 30)
+  assert work.kv_bytes == 4 * (2 * 1 * 16) * (5 + 30)
