@@ -12,8 +12,8 @@ Rows = list[list[int]]  # sampled tokens of a completion, the stop included
 
 
 def _batches(job: dict[str, Any]) -> list[list[list[int]]]:
-  """The prompts whose samples a contender without admission draws at once."""
-  size = max(1, job["max_rows"] // job["num_samples"])
+  """The prompts whose samples a contender without refilling draws at once."""
+  size = max(1, job["peer_rows"] // job["num_samples"])
   prompts = job["prompts"]
   return [prompts[i : i + size] for i in range(0, len(prompts), size)]
 

@@ -42,7 +42,8 @@ class Job:
   pad_id: int
   num_samples: int
   max_new_tokens: int
-  max_rows: int
+  max_rows: int  # in our decode loop at once
+  peer_rows: int  # in a batch of the others, which do not refill
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Setting:
   num_samples: int = 8
   max_new_tokens: int = 128
   max_rows: int = 512
+  peer_rows: int = 512
   prompts: int | None = None
   prompt_tokens: int = 64
 
@@ -78,6 +80,7 @@ def random_job(directory: str, size: Size, setting: Setting) -> Job:
     num_samples=setting.num_samples,
     max_new_tokens=setting.max_new_tokens,
     max_rows=setting.max_rows,
+    peer_rows=setting.peer_rows,
   )
 
 
@@ -101,6 +104,7 @@ def model_job(directory: str, setting: Setting) -> Job:
     num_samples=setting.num_samples,
     max_new_tokens=setting.max_new_tokens,
     max_rows=setting.max_rows,
+    peer_rows=setting.peer_rows,
   )
 
 

@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -53,9 +54,16 @@ _PROMPTS = flags.DEFINE_integer(
 _SAMPLES = flags.DEFINE_integer("samples", 8, "Samples a prompt.", 1)
 _NEW = flags.DEFINE_integer("max_new_tokens", 128, "Limit of a sample.", 2)
 _ROWS = flags.DEFINE_integer(
-  "max_rows", 512, "Rows in the decode loop at once, for every contender.", 1
+  "max_rows", 512, "Rows in our decode loop at once.", 1
+)
+_PEER_ROWS = flags.DEFINE_integer(
+  "peer_rows", 512, "Rows in a batch of the other contenders.", 1
 )
 _OUT = flags.DEFINE_string("out", None, "JSON file of all numbers.")
+
+
+def _say(line: str) -> None:
+  print(line, file=sys.stderr, flush=True)
 
 
 def _start(
@@ -80,7 +88,7 @@ def _start(
 
 def _turn(worker: Worker, job: benchmark_jobs.Job, seed: int) -> dict[str, Any]:
   """One measurement; the tokens are checked, only lengths are kept."""
-  before = worker.cpu_total_s
+  before = worker.cpu_total_s  # since then it has only waited
   answer = worker.ask({"call": "sample", "arguments": [seed]})
   rows = answer.pop("result")
   benchmark_jobs.check_rows(job, rows)
@@ -98,7 +106,7 @@ def run(
   rounds: int,
   *,
   tunix_python: str | None = None,
-  say: Callable = print,
+  say: Callable = _say,
 ) -> dict[str, Any]:
   """Measures the contenders in turns.
 
@@ -124,6 +132,7 @@ def run(
           say(f"{name} given up in round {seed}: {error}")
           workers.pop(name).close()
           turns.pop(name)
+      say(f"round {seed} of {rounds} done")
       if seed:  # not in the warm-up
         measured = machine.ask({"call": "measure", "arguments": []})
         ceilings.append(measured["result"])
@@ -236,8 +245,8 @@ def describe(job: benchmark_jobs.Job) -> str:
     f" {config.head_dim}, {config.num_kv_heads} kv heads, mlp"
     f" {config.intermediate_size}; {len(lengths)} prompts of {min(lengths)} to"
     f" {max(lengths)} tokens x {job.num_samples} samples, up to"
-    f" {job.max_new_tokens} new tokens, {len(job.stop_ids)} stop tokens, at"
-    f" most {job.max_rows} rows at once"
+    f" {job.max_new_tokens} new tokens, {len(job.stop_ids)} stop tokens; at"
+    f" most {job.max_rows} rows at once in ours, {job.peer_rows} in the others"
   )
 
 
@@ -251,10 +260,11 @@ def _report(title: str, job: benchmark_jobs.Job) -> dict[str, Any]:
   lines = summarize(job, measured)
   rates = _median_rates(measured["ceilings"], "wall")
   print(table(lines))
+  idle = sum(t["idle_cpu_s"] for x in measured["turns"].values() for t in x[1:])
+  rates = ", ".join(f"{name} {x / 1e9:.1f} G/s" for name, x in rates.items())
   print(
-    "\nCeilings: "
-    + ", ".join(f"{name} {rate / 1e9:.0f} G/s" for name, rate in rates.items())
-    + f". Load average {load:.1f} before, {os.getloadavg()[0]:.1f} after.",
+    f"\nCeilings: {rates}. CPU that waiting contenders burnt: {idle:.1f} s."
+    f" Load average {load:.1f} before, {os.getloadavg()[0]:.1f} after.",
     flush=True,
   )
   return {"title": title, "job": describe(job), "lines": lines} | measured
@@ -267,6 +277,7 @@ def main(argv: list[str]) -> None:
     num_samples=_SAMPLES.value,
     max_new_tokens=_NEW.value,
     max_rows=_ROWS.value,
+    peer_rows=_PEER_ROWS.value,
     prompts=_PROMPTS.value,
   )
   reports = []
