@@ -8,7 +8,8 @@ truncation. `--sizes` are random weights with random prompts; a 64th of the
 vocabulary are stop tokens, so that lengths spread as a coin's would. `--model`
 is a real model, asked the shipped problems, with its own stop tokens. Every
 contender lives in its own process; they take turns, so that a busy machine is
-busy for all. The first round warms up and compiles, and is told apart.
+busy for all. The first round warms up and compiles, and is told apart. Ctrl-C
+ends the rounds early, and the whole ones count.
 
 Tokens a second count sampled tokens, the stop included (each contender draws
 its own: `length` is their mean). CPU is user and system time of the process, on
@@ -100,6 +101,38 @@ def _turn(worker: Worker, job: benchmark_jobs.Job, seed: int) -> dict[str, Any]:
   return answer
 
 
+def _take_turns(
+  machine: Worker,
+  workers: dict[str, Worker],
+  job: benchmark_jobs.Job,
+  rounds: int,
+  say: Callable,
+) -> dict[str, Any]:
+  """The rounds of `run`; who fails leaves, an interrupt ends them early."""
+  turns = {name: [] for name in workers}
+  ceilings = []
+  try:
+    for seed in range(rounds + 1):
+      for name, worker in list(workers.items()):
+        try:
+          turns[name].append(_turn(worker, job, seed))
+        except WorkerError as error:
+          say(f"{name} given up in round {seed}: {error}")
+          workers.pop(name).close()
+          turns.pop(name)
+      if seed:  # not in the warm-up
+        measured = machine.ask({"call": "measure", "arguments": []})
+        ceilings.append(measured["result"])
+      say(f"round {seed} of {rounds} done")
+  except KeyboardInterrupt:
+    if not ceilings:
+      raise
+    say(f"interrupted: {len(ceilings)} rounds count")
+  whole = len(ceilings) + 1
+  turns = {name: answers[:whole] for name, answers in turns.items()}
+  return {"turns": turns, "ceilings": ceilings}
+
+
 def run(
   job: benchmark_jobs.Job,
   contenders: Sequence[str],
@@ -108,7 +141,7 @@ def run(
   tunix_python: str | None = None,
   say: Callable = _say,
 ) -> dict[str, Any]:
-  """Measures the contenders in turns.
+  """Measures the contenders in turns, whole rounds only.
 
   Returns:
     {"turns": {contender: answers of all rounds, the warm-up first},
@@ -122,24 +155,10 @@ def run(
       worker = _start(name, job, tunix_python, say)
       if worker:
         workers[name] = worker
-    turns = {name: [] for name in workers}
-    ceilings = []
-    for seed in range(rounds + 1):
-      for name, worker in list(workers.items()):
-        try:
-          turns[name].append(_turn(worker, job, seed))
-        except WorkerError as error:
-          say(f"{name} given up in round {seed}: {error}")
-          workers.pop(name).close()
-          turns.pop(name)
-      say(f"round {seed} of {rounds} done")
-      if seed:  # not in the warm-up
-        measured = machine.ask({"call": "measure", "arguments": []})
-        ceilings.append(measured["result"])
+    return _take_turns(machine, workers, job, rounds, say)
   finally:
     for worker in [machine, *workers.values()]:
       worker.close()
-  return {"turns": turns, "ceilings": ceilings}
 
 
 def _median_rates(ceilings, clock: str) -> dict[str, float]:
