@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from codea1_jax import problems, prompts
-from codea1_jax.models import convert, qwen
+from codea1_jax.models import convert, qwen, text
 from codea1_jax.models.config import QwenConfig, config_from_hf
 from codea1_jax.tiny import DATA
 from experiments import benchmark_ceilings
@@ -52,7 +52,7 @@ class Setting:
 
   num_samples: int = 8
   max_new_tokens: int = 128
-  max_rows: int = 512
+  max_rows: int = 128
   peer_rows: int = 512
   prompts: int | None = None
   prompt_tokens: int = 64
@@ -86,7 +86,7 @@ def random_job(directory: str, size: Size, setting: Setting) -> Job:
 
 def model_job(directory: str, setting: Setting) -> Job:
   """The first shipped problems as the model's chats, its own stop tokens."""
-  tokenizer = convert.load_tokenizer(directory)
+  tokenizer = text.load_tokenizer(directory)
   rows = problems.load_problems(DATA / "train.jsonl")[: setting.prompts or 4]
   texts = [
     tokenizer.apply_chat_template(
@@ -94,7 +94,7 @@ def model_job(directory: str, setting: Setting) -> Job:
     )
     for row in rows
   ]
-  stop_ids = convert.eos_token_ids(directory, tokenizer)
+  stop_ids = text.eos_token_ids(directory, tokenizer)
   pad_id = tokenizer.pad_token_id
   return Job(
     model=directory,

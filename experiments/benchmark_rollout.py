@@ -55,7 +55,7 @@ _PROMPTS = flags.DEFINE_integer(
 _SAMPLES = flags.DEFINE_integer("samples", 8, "Samples a prompt.", 1)
 _NEW = flags.DEFINE_integer("max_new_tokens", 128, "Limit of a sample.", 2)
 _ROWS = flags.DEFINE_integer(
-  "max_rows", 512, "Rows in our decode loop at once.", 1
+  "max_rows", 128, "Rows in our decode loop at once.", 1
 )
 _PEER_ROWS = flags.DEFINE_integer(
   "peer_rows", 512, "Rows in a batch of the other contenders.", 1
