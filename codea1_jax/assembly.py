@@ -72,14 +72,7 @@ def _build(config, workdir, stack) -> Run:
     for path in (config.train_problems, config.heldout_problems)
   )
   checks.check_problems(config, problems, heldout)
-  if config.method == "self_play":  # one policy in both roles
-    both = rollout.load_policy(resolve_model(config.self_play_model))
-    policies = {"code": both, "test": both}
-  else:
-    policies = {
-      role: rollout.load_policy(resolve_model(config[role].model))
-      for role in ("code", "test")
-    }
+  policies = _load_policies(config)
   pool = stack.enter_context(_open_pool(config.sandbox))
   checks.check_ground_truths((*problems, *heldout), pool)
   parallel = updates.make_parallel(config.parallel)
@@ -113,6 +106,27 @@ def _build(config, workdir, stack) -> Run:
     initial_state,
     resume,
   )
+
+
+def _load_policies(config) -> dict[str, tuple[rollout.Policy, Any]]:
+  """Both roles' policies with their parameters; self-play has one for both."""
+  if config.method == "self_play":
+    both = rollout.load_policy(
+      resolve_model(config.self_play_model), **config.compute
+    )
+    policies = {"code": both, "test": both}
+  else:
+    policies = {
+      role: rollout.load_policy(
+        resolve_model(config[role].model), **config.compute
+      )
+      for role in ("code", "test")
+    }
+  for role, (policy, _) in policies.items():
+    checks.check_context(
+      config, role, policy.model_config.max_position_embeddings
+    )
+  return policies
 
 
 def resolve(path: str, suffix: str = "") -> pathlib.Path:

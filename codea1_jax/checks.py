@@ -7,9 +7,11 @@ from typing import Any
 
 from codea1_jax import evaluation, prompts, rewards
 from codea1_jax.mistake_book import SAMPLERS
+from codea1_jax.models.config import REMAT
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem, Status
 
+DTYPES = ("float32", "bfloat16")
 METHODS = ("code_a1", "golden_tests", "self_play")
 _MANY = 10**9
 _RANGES = (
@@ -68,6 +70,9 @@ def check_values(config: Any) -> None:
       prompts.VISIBILITIES,
     ),
     ("book.sampler", config.book.sampler, SAMPLERS),
+    ("compute.dtype", config.compute.dtype, DTYPES),
+    ("compute.param_dtype", config.compute.param_dtype, DTYPES),
+    ("compute.remat", config.compute.remat, REMAT),
   ):
     if value not in known:
       raise ValueError(
@@ -83,6 +88,16 @@ def check_values(config: Any) -> None:
     raise ValueError(
       f"config.selection.top_k is {config.selection.top_k}, must be in"
       f" [1, rollout.codes = {config.rollout.codes}]"
+    )
+
+
+def check_context(config: Any, role: str, positions: int) -> None:
+  """A prompt of the greatest length leaves room for an answer."""
+  longest = config[role].max_prompt_tokens
+  if longest >= positions:
+    raise ValueError(
+      f"config.{role}.max_prompt_tokens is {longest}, but the model has"
+      f" {positions} positions for prompt and answer"
     )
 
 

@@ -34,18 +34,27 @@ class Policy:
 
 
 def load_policy(
-  directory: str | pathlib.Path, **dtypes: str
+  directory: str | pathlib.Path,
+  *,
+  dtype: str = "float32",
+  param_dtype: str = "float32",
+  **compute: Any,
 ) -> tuple[Policy, Any]:
   """A policy and its parameters from a Hugging Face style directory.
 
   Args:
     directory: config.json, safetensors, tokenizer.json, chat template.
-    **dtypes: `dtype`, `param_dtype` of `convert.load_pretrained`.
+    dtype: of the computation.
+    param_dtype: of the parameters.
+    **compute: `scan_layers`, `remat` of QwenConfig.
 
   Raises:
     FileNotFoundError, ValueError: one line that names file and tensor.
   """
-  model_config, params = convert.load_pretrained(directory, **dtypes)
+  model_config, params = convert.load_pretrained(
+    directory, dtype=dtype, param_dtype=param_dtype
+  )
+  model_config = dataclasses.replace(model_config, **compute)
   tokenizer = text.load_tokenizer(directory)
   if len(tokenizer) > model_config.vocab_size:
     raise ValueError(

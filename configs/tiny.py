@@ -47,6 +47,12 @@ def get_config() -> config_dict.ConfigDict:
 
   config.self_play_model = "shipped:both_llm"  # method self_play only
 
+  compute = config.compute = config_dict.ConfigDict()
+  compute.dtype = "float32"  # of activations; bfloat16 on accelerators
+  compute.param_dtype = "float32"
+  compute.scan_layers = False  # True compiles one layer, for deep models
+  compute.remat = "none"  # or full, dots, dots_no_batch: what is not kept
+
   rollout = config.rollout = config_dict.ConfigDict()
   rollout.questions = 12  # Q in a step
   rollout.codes = 6  # M of a question

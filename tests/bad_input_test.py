@@ -93,6 +93,16 @@ def test_missing_config_file(tmp_path):
   expect(run(tmp_path, config="configs/none.py"), "configs/none.py")
 
 
+def test_prompts_that_fill_the_context(tmp_path):
+  result = run(tmp_path, "--config.test.max_prompt_tokens=32768")
+  expect(result, "test.max_prompt_tokens is 32768", "32768 positions")
+
+
+def test_unknown_remat(tmp_path):
+  result = run(tmp_path, "--config.compute.remat=some")
+  expect(result, "compute.remat is 'some'", "dots_no_batch")
+
+
 def test_missing_model_directory(tmp_path):
   expect(run(tmp_path, "--config.code.model=no/such/model"), "no/such/model")
 
