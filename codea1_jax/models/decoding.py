@@ -120,6 +120,18 @@ def select(cache: Cache, slots: jax.Array, rows: jax.Array) -> Cache:
   )
 
 
+def _write(ring, value, place, axis):
+  """The ring with a step's keys or values at its place."""
+  dtype = ring.dtype
+  if dtype == jnp.bfloat16:
+    # XLA's CPU backend would convert the whole ring to float32 and back.
+    ring, value = (
+      lax.bitcast_convert_type(x, jnp.uint16) for x in (ring, value)
+    )
+  ring = lax.dynamic_update_index_in_dim(ring, value, place, axis)
+  return lax.bitcast_convert_type(ring, dtype)
+
+
 def _attend_cached(q_BKGH, prompt, own, prompt_bias_CS, own_bias_BR):
   """One softmax over a prompt's shared keys and a sample's own.
 
@@ -192,8 +204,8 @@ def decode_step(
   all_keys, all_values = [], []
   for index, layer in enumerate(qwen.layer_list(params, config)):
     q, k, v = qwen.project(config, layer, x_BD, rope)
-    keys = lax.dynamic_update_index_in_dim(cache.keys[index], k, place, 3)
-    values = lax.dynamic_update_index_in_dim(cache.values[index], v, place, 2)
+    keys = _write(cache.keys[index], k, place, 3)
+    values = _write(cache.values[index], v, place, 2)
     prompt = cache.prompts.keys[index], cache.prompts.values[index]
     mixed = _attend_cached(q, prompt, (keys, values), *bias)
     x_BD = qwen.finish(config, layer, x_BD, mixed)
