@@ -1,5 +1,7 @@
 """Log-probs and entropies in chunks: against the plain ones, and in memory."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -119,17 +121,19 @@ def test_vmap_scan_and_remat_change_nothing():
   """As an update uses it: micro-batches in a scan, members in a vmap."""
   hidden, head, targets = head_inputs(batch=4)
 
-  def loss(head, hidden, targets):
-    outputs = grpo.token_log_probs(hidden, head, targets, chunk_size=10)
-    return sum(x.sum() for x in outputs)
+  def loss(head, hidden, targets, fn=grpo.token_log_probs, **kwargs):
+    return sum(x.sum() for x in fn(hidden, head, targets, **kwargs))
 
-  expected = jax.jit(jax.grad(loss))(head, hidden, targets)
+  chunked = functools.partial(loss, chunk_size=10)
+  expected = jax.jit(jax.grad(functools.partial(loss, fn=plain)))(
+    head, hidden, targets
+  )
   parts = hidden.reshape(2, 2, *hidden.shape[1:]), targets.reshape(2, 2, -1)
-  each = jax.jit(jax.vmap(jax.grad(loss), (None, 0, 0)))(head, *parts)
+  each = jax.jit(jax.vmap(jax.grad(chunked), (None, 0, 0)))(head, *parts)
   np.testing.assert_allclose(each.sum(0), expected, atol=1e-5)
 
   def add(total, part):
-    return total + jax.grad(jax.checkpoint(loss))(head, *part), None
+    return total + jax.grad(jax.checkpoint(chunked))(head, *part), None
 
   scanned = jax.jit(lambda: jax.lax.scan(add, jnp.zeros_like(head), parts)[0])()
   np.testing.assert_allclose(scanned, expected, atol=1e-5)
