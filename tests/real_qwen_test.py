@@ -145,7 +145,7 @@ def test_bfloat16_costs_no_more_than_in_transformers(loaded, theirs, prompts):
   low = rollout.load_policy(directory, dtype="bfloat16", param_dtype="bfloat16")
   their_low = real_qwen.load_theirs(directory, "bfloat16")
   ours, other = [], []
-  for prompt in (prompts[2], prompts[5]):
+  for prompt in (prompts[2], prompts[-1]):
     size = len(prompt)
     ours.append(
       our_logits(low, [prompt], size)[0] - our_logits(loaded, [prompt], size)[0]
