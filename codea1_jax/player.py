@@ -54,19 +54,19 @@ class Player:
   mask_cut: bool  # completions cut by the length limit do not train
   bucket: int
 
-  def encode(self, chats: Sequence[Messages]) -> list[list[int]]:
+  def encode(self, chats: Sequence[Messages]) -> tuple[list[list[int]], float]:
+    """Prompts, of long ones the end, and the share that lost its beginning."""
     encoded = rollout.encode_prompts(self.policy, chats)
-    return [ids[-self.max_prompt_tokens :] for ids in encoded]
+    prompts = [ids[-self.max_prompt_tokens :] for ids in encoded]
+    cut = sum(len(a) > len(b) for a, b in zip(encoded, prompts))
+    return prompts, cut / len(prompts)
 
   def sample(
     self, params: Any, chats: Sequence[Messages], seed: Sequence[int]
   ) -> Samples:
     """`n` completions of each chat; the same seed gives the same text."""
-    encoded = rollout.encode_prompts(self.policy, chats)
-    prompts = [ids[-self.max_prompt_tokens :] for ids in encoded]
-    cut = sum(len(a) > len(b) for a, b in zip(encoded, prompts))
-    completions = self.draw(params, prompts, seed)
-    return Samples(prompts, completions, cut / len(prompts))
+    prompts, cut_share = self.encode(chats)
+    return Samples(prompts, self.draw(params, prompts, seed), cut_share)
 
   def prepare(
     self,

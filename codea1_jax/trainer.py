@@ -151,7 +151,7 @@ def evaluate(run: Run, state: RunState) -> dict[str, float]:
   chats = [
     prompts.code_messages(p, preset=config.prompts.preset) for p in problem_set
   ]
-  encoded = run.code.encode(chats)
+  encoded, _ = run.code.encode(chats)
   result = {"step": state.step, "eval/num_problems": len(problem_set)}
   for name, role in roles.items():
     completions = run.evaluators[name](
@@ -174,8 +174,9 @@ def evaluate(run: Run, state: RunState) -> dict[str, float]:
     for problem, program in targets
   ]
   writer = state.code if config.method == "self_play" else state.test
+  encoded, _ = run.test.encode(chats)
   completions = run.evaluators["test"](
-    writer.params, run.test.encode(chats), (*seed, game.TEST)
+    writer.params, encoded, (*seed, game.TEST)
   )
   scores = evaluation.attack_scores(
     targets, completions, config.rollout.tests, run.pool
