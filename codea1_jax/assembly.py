@@ -123,9 +123,7 @@ def _load_policies(config) -> dict[str, tuple[rollout.Policy, Any]]:
       for role in ("code", "test")
     }
   for role, (policy, _) in policies.items():
-    checks.check_context(
-      config, role, policy.model_config.max_position_embeddings
-    )
+    checks.check_context(config, role, policy.model_config.context_length)
   return policies
 
 

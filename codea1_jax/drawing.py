@@ -94,7 +94,7 @@ def _draw_from_head(weights, uniform, filters: Filters, count: int):
   return jnp.take_along_axis(order, rank[:, None], 1)[:, 0].astype(jnp.int32)
 
 
-def _filtered_draw(weights, uniform, filters: Filters) -> jax.Array:
+def _filtered_draw(weights, uniform, filters: Filters, going) -> jax.Array:
   """Draws from weights [B, V], the largest of each row 1, what is let in."""
   size = weights.shape[-1]
   if filters.top_k == 0 and filters.top_p == 1.0:
@@ -108,8 +108,11 @@ def _filtered_draw(weights, uniform, filters: Filters) -> jax.Array:
   # Sorting a vocabulary costs more than a model's step; a nucleus is small
   # unless the policy is lost, and then the whole order is there to be used.
   head = lax.top_k(weights, _HEAD)[0].sum(-1)
+  enough = head >= filters.top_p * weights.sum(-1)
+  if going is not None:
+    enough |= ~going
   return lax.cond(
-    (head >= filters.top_p * weights.sum(-1)).all(),
+    enough.all(),
     lambda: _draw_from_head(weights, uniform, filters, _HEAD),
     lambda: _draw_from_head(weights, uniform, filters, size),
   )
@@ -120,6 +123,7 @@ def next_token(
   uniform: jax.Array,
   temperature: jax.Array,
   filters: Filters = NO_FILTERS,
+  going: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
   """Draws one token a row.
 
@@ -128,6 +132,7 @@ def next_token(
     uniform: [B] in [0, 1).
     temperature: scalar; 0 takes the most likely token.
     filters: static; which tokens may be drawn.
+    going: [B] bool, rows whose token somebody wants; all where not given.
 
   Returns:
     Tokens [B] int32, and log softmax(logits)[token] [B]: the policy's own
@@ -143,7 +148,7 @@ def next_token(
     weights = jnp.exp((logits - top) / jnp.maximum(temperature, 1e-6))
     if filters == NO_FILTERS:
       return draw(weights, uniform)
-    return _filtered_draw(weights, uniform, filters)
+    return _filtered_draw(weights, uniform, filters, going)
 
   token = lax.cond(temperature > 0, random, greedy)
   chosen = jnp.take_along_axis(logits - top, token[:, None], 1)[:, 0]

@@ -26,6 +26,7 @@ from codea1_jax.update import Parallel
 _REFILL = 8  # a refill waits until one in so many slots has ended
 _SMALLEST = 8  # rows; a smaller batch decodes no faster
 _HALVINGS = 2  # of the batch when nothing waits; each costs a compilation
+_SIZES = ("num_samples", "max_new_tokens", "bucket", "max_rows", "slot_samples")
 _PREFILL_TOKENS = 8192  # whose activations exist at a time
 
 
@@ -45,14 +46,16 @@ class SamplingConfig:
 
   def __post_init__(self):
     Filters(self.top_p, self.top_k, self.min_p)
-    for name in ("num_samples", "max_new_tokens", "bucket", "max_rows"):
+    for name in _SIZES:
       if getattr(self, name) < 1:
         raise ValueError(f"{name} must be at least 1: {getattr(self, name)}")
+    if not self.temperature >= 0:  # so written that NaN is refused too
+      raise ValueError(f"temperature must not be below 0: {self.temperature}")
 
   @property
   def width(self) -> int:
     """W: never more than there are samples or rows."""
-    return min(max(self.slot_samples, 1), self.num_samples, self.max_rows)
+    return min(self.slot_samples, self.num_samples, self.max_rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +224,7 @@ def make_generate(
     limit = np.minimum(limit, config.max_new_tokens).astype(np.int32)
     output = _blank(count, config, pad_id)
     each = -(-count // num)
-    size = min(each, max(1, config.max_rows // samples))
+    size = max(1, min(each, config.max_rows // samples))
     chunks = _chunks(np.asarray(valid).any(-1), num, size)
     full = min(each * -(-samples // width), max(1, config.max_rows // width))
     held = np.full((num, full), -1)

@@ -88,7 +88,8 @@ def bucket_length(longest: int, bucket: int) -> int:
   """The shortest length allowed from `longest` on.
 
   Multiples of `bucket`, four to a doubling at most: however long texts get, a
-  run compiles few shapes, and less than a quarter of a row is padding.
+  run compiles few shapes, and beyond four buckets less than a quarter of a row
+  is padding.
   """
   step = max(bucket, 2 ** (max(longest - 1, 1).bit_length() - 1) // 4)
   step = -(-step // bucket) * bucket
@@ -147,7 +148,7 @@ def make_sampler(policy: Policy, config: SamplingConfig, parallel: Parallel):
     eos_ids=policy.eos_ids,
     pad_id=policy.pad_id,
   )
-  context = policy.model_config.max_position_embeddings
+  context = policy.model_config.context_length
 
   def sample(params, prompts, seed: Sequence[int], limits=None):
     shape = (len(prompts), config.num_samples)

@@ -167,6 +167,7 @@ def advance(
       _uniforms(slots.keys, slots.length),
       temperature,
       filters,
+      going.reshape(-1),
     )
     # An ended sample's ring stays as it is until somebody has read it.
     tokens, log_probs = (

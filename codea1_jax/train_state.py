@@ -7,6 +7,7 @@ from typing import Any
 
 import flax.struct
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -55,9 +56,12 @@ class RunState:
 def create_policy_state(
   params: Any, optimizer: optax.GradientTransformation
 ) -> PolicyState:
-  """A policy before its first update."""
+  """A policy before its first update; moments are float32 in any case."""
+  # Gradients come in float32, so moments of another dtype would change theirs
+  # in the first update: a second compilation, and a resume that rounds.
+  wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
   return PolicyState(
     step=np.zeros((), np.int32),
     params=params,
-    opt_state=optimizer.init(params),
+    opt_state=optimizer.init(wide),
   )

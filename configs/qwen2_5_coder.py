@@ -8,10 +8,10 @@
     --workdir=runs/real --config.code.model=DIR --config.test.model=DIR
 
 The paper's 3 epochs of 9,688 questions are 113 steps of 256; without problem
-files of your own the shipped ones are used. Not run at that scale yet. Every
-device holds both policies with their optimizers and references whole (about 20
-bytes a parameter each, and what one decode loop and one micro-batch need), so
-7b asks for more than one accelerator has.
+files of your own the shipped ones are used. Not run at that scale yet.
+Every device holds both policies whole, each with 16 bytes a parameter (itself,
+the reference, two moments), 4 more for gradients in an update, and on the first
+device 4 for the loaded copy. 7b asks for more than one accelerator has.
 
 `local` shrinks a step until two CPU cores and 24 GB can take it: a look at
 real policies, no training worth the name.
@@ -53,12 +53,13 @@ def _paper(config: config_dict.ConfigDict) -> None:
 def _local(config: config_dict.ConfigDict) -> None:
   """A step of minutes on two cores."""
   config.num_steps = 2
-  config.compute.param_dtype = "bfloat16"  # and so the optimizer's moments
+  config.compute.param_dtype = "bfloat16"  # too coarse for steps of 1e-6
   config.compute.scan_layers = False
   config.compute.remat = "none"
   for role in ("code", "test"):
     config[role].max_prompt_tokens = 1024
     config[role].max_new_tokens = 256
+    config[role].optimizer.warmup_steps = 0
   config.rollout.questions = 4
   config.rollout.codes = 4
   config.rollout.suites = 4

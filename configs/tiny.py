@@ -22,7 +22,7 @@ def _optimizer(learning_rate: float) -> config_dict.ConfigDict:
 
 def _policy(shipped: str, learning_rate: float) -> config_dict.ConfigDict:
   policy = config_dict.ConfigDict()
-  policy.model = shipped  # "shipped:NAME" or a model directory
+  policy.model = shipped  # shipped:NAME, a directory or hub:ORG/NAME
   policy.max_prompt_tokens = 768
   policy.max_new_tokens = 128
   policy.minibatch_size = 128  # sequences an update

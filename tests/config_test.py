@@ -270,3 +270,17 @@ def test_real_configs_are_read_in_silence_and_round_trip(raw, warnings):
   assert bool(config.rope_scaling) == bool(raw.get("rope_scaling"))
   written = model_config.config_to_hf(config)
   assert model_config.config_from_hf(written) == config
+
+
+def test_rope_scaling_stretches_the_context():
+  """Qwen's YaRN snippet leaves max_position_embeddings as it was."""
+  yarn = {
+    "type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 32768,
+  }
+  raw = RAW | {"max_position_embeddings": 32768}
+  assert model_config.config_from_hf(raw).context_length == 32768
+  config = model_config.config_from_hf(raw | {"rope_scaling": yarn})
+  assert config.max_position_embeddings == 32768
+  assert config.context_length == 131072

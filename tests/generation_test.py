@@ -41,7 +41,8 @@ def generate(
   parallel = update.make_parallel("pmap", jax.local_devices()[:devices])
   rows = (len(tokens), settings["num_samples"])
   keys = sampling.row_keys(jax.random.key(5), np.arange(np.prod(rows)))
-  keys = np.asarray(jax.random.key_data(keys)).reshape(*rows, -1)
+  keys = np.asarray(jax.random.key_data(keys))
+  keys = keys.reshape(*rows, *keys.shape[1:])
   make = make_generate(
     CONFIG, SamplingConfig(**settings), parallel, eos_ids=stops, pad_id=PAD
   )
@@ -129,7 +130,18 @@ def test_a_batch_shrinks_with_what_is_left(params, alone, monkeypatch):  # noqa:
   assert work < 0.7 * 30 * want.mask.any(0).sum()
 
 
-@pytest.mark.parametrize("field", ["num_samples", "max_new_tokens", "max_rows"])
+def test_no_prompts_give_no_samples(params):  # noqa: F811
+  tokens, valid = prompts_of(PROMPTS)
+  got = generate(params, tokens[:0], valid[:0])
+  assert got.tokens.shape == (0, SAMPLES, STEPS)
+
+
+def test_a_negative_temperature_is_named():
+  with pytest.raises(ValueError, match="temperature must not be below 0: -1"):
+    SamplingConfig(num_samples=1, max_new_tokens=1, temperature=-1)
+
+
+@pytest.mark.parametrize("field", generation._SIZES)
 def test_sizes_below_one_are_named(field):
   sizes = {"num_samples": 2, "max_new_tokens": 2} | {field: 0}
   with pytest.raises(ValueError, match=f"{field} must be at least 1: 0"):

@@ -100,6 +100,21 @@ def test_weights_of_an_earlier_save_are_removed(tmp_path, params):
   assert weights_in(tmp_path) == after
 
 
+def test_a_save_stopped_while_renaming_loses_no_weights(
+  tmp_path, params, monkeypatch
+):
+  convert.save_pretrained(tmp_path, CONFIG, params, dtype="float32")
+
+  def fail(*_):
+    raise OSError("stopped")
+
+  monkeypatch.setattr(files.os, "replace", fail)
+  with pytest.raises(OSError, match="stopped"):
+    convert.save_pretrained(tmp_path, CONFIG, params, max_shard_bytes=20_000)
+  monkeypatch.undo()
+  assert_equal(convert.load_pretrained(tmp_path)[1], params)
+
+
 def test_a_save_that_fails_leaves_the_earlier_one(tmp_path, params):
   convert.save_pretrained(tmp_path, CONFIG, params, dtype="float32")
   huge = params | {"final_norm": params["final_norm"] + 1e5}

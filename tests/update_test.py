@@ -306,3 +306,27 @@ def test_bad_arguments_are_named(params):
     _step(params, jax.tree.map(lambda x: x[:0], batch))
   with pytest.raises(ValueError, match="needs ref_log_probs"):
     _step(params, batch.replace(ref_log_probs=None))
+
+
+def test_bfloat16_parameters_have_float32_moments_before_and_after(params):
+  low = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
+  config = dataclasses.replace(CONFIG, param_dtype="bfloat16")
+  optimizer = optax.adamw(1e-2)
+  parallel = update.make_parallel("pmap", jax.local_devices()[:1])
+  state = parallel.replicate(train_state.create_policy_state(low, optimizer))
+  step = update.make_update(
+    losses.grpo_loss(LOSS, config), optimizer, parallel, micro_batch_size=13
+  )
+
+  def types(state):
+    return jax.tree.map(lambda leaf: leaf.dtype, state)
+
+  before = types(state)
+  assert {leaf.dtype.name for leaf in jax.tree.leaves(state.opt_state)} == {
+    "float32",
+    "int32",  # its count
+  }
+  after, _ = step(state, _batch())
+  assert types(after) == before
+  moved = jax.tree.map(lambda a, b: jnp.abs(a[0] - b).max(), after.params, low)
+  assert all(float(leaf) > 0 for leaf in jax.tree.leaves(moved))

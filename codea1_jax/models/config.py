@@ -52,6 +52,16 @@ class QwenConfig:
     if self.head_dim % 2:
       raise ValueError(f"head_dim must be even for rope, got {self.head_dim}")
 
+  @property
+  def context_length(self) -> int:
+    """Positions that prompt and answer share; rope scaling may add to those
+    that the file names, as Qwen's YaRN snippet has it."""
+    scaling = self.rope_scaling
+    if scaling is None or scaling.original_max_position_embeddings is None:
+      return self.max_position_embeddings
+    stretched = scaling.factor * scaling.original_max_position_embeddings
+    return max(self.max_position_embeddings, int(stretched))
+
 
 # What a Hugging Face config may say about features this file does not have.
 _ADMITTED = {

@@ -140,12 +140,12 @@ def _shard_names(count: int) -> list[str]:
 
 
 def _replace(directory: pathlib.Path, parts, names: list[str]) -> None:
-  """Removes an earlier save's weights, gives the written ones their names."""
-  for path in directory.iterdir():
-    if _WEIGHTS.fullmatch(path.name) and path not in parts:
-      path.unlink()
+  """Gives the written weights their names, then removes an earlier save's."""
   for part, name in zip(parts, names, strict=True):
     os.replace(part, directory / name)
+  for path in directory.iterdir():
+    if _WEIGHTS.fullmatch(path.name) and path.name not in names:
+      path.unlink()
 
 
 def write_weights(

@@ -240,7 +240,7 @@ def layer_list(params: Params, config: QwenConfig) -> tuple[Params, ...]:
 
 
 def unstack(params: Params, config: QwenConfig) -> Params:
-  """Parameters for a decode loop: in compute dtype, one dict a layer.
+  """Parameters for a decode loop: matrices in compute dtype, a dict a layer.
 
   Done once before the loop, or every step would convert and slice them again.
   """
