@@ -71,8 +71,21 @@ class _Device:
   collect: Callable
 
 
-def _compile(model_config, config: SamplingConfig, parallel, eos_ids, pad_id):
-  """Everything that runs on devices; jit traces it once a shape."""
+@functools.cache
+def _compile(
+  model_config: qwen.QwenConfig,
+  width: int,
+  max_new_tokens: int,
+  filters: Filters,
+  parallel: Parallel,
+  eos_ids: tuple[int, ...],
+  pad_id: int,
+) -> _Device:
+  """Everything that runs on devices; jit traces it once a shape.
+
+  Shared by all samplers of policies of one shape: both roles', and those of
+  training and evaluation, whatever their numbers of samples and temperatures.
+  """
 
   def prefill(params, tokens, valid):
     micro_batch = max(1, _PREFILL_TOKENS // tokens.shape[1])
@@ -84,19 +97,19 @@ def _compile(model_config, config: SamplingConfig, parallel, eos_ids, pad_id):
     return sampling.empty_slots(
       model_config,
       slots,
-      config.width,
+      width,
       prompt_length=prompts.valid.shape[1],
-      max_new_tokens=config.max_new_tokens,
+      max_new_tokens=max_new_tokens,
     )
 
-  def advance(params, slots, stop_at):
+  def advance(params, slots, stop_at, temperature):
     return sampling.advance(
       params,
       model_config,
       slots,
       stop_at,
-      temperature=config.temperature,
-      filters=Filters(config.top_p, config.top_k, config.min_p),
+      temperature=temperature,
+      filters=filters,
       eos_ids=eos_ids,
     )
 
@@ -216,8 +229,18 @@ def make_generate(
     is the most tokens of each sample. A prompt without a valid token has no
     completion. A sample depends on its key and prompt alone.
   """
-  device = _compile(model_config, config, parallel, eos_ids, pad_id)
   num, width = parallel.num_devices, config.width
+  device = _compile(
+    model_config,
+    width,
+    config.max_new_tokens,
+    Filters(config.top_p, config.top_k, config.min_p),
+    parallel,
+    eos_ids,
+    pad_id,
+  )
+  temperature = np.full(num, config.temperature, np.float32)
+  most = max(1, config.max_rows // width)
 
   def generate(params, tokens, valid, keys, limit):
     count, samples = len(tokens), config.num_samples
@@ -226,7 +249,7 @@ def make_generate(
     each = -(-count // num)
     size = max(1, min(each, config.max_rows // samples))
     chunks = _chunks(np.asarray(valid).any(-1), num, size)
-    full = min(each * -(-samples // width), max(1, config.max_rows // width))
+    full = min(each * -(-samples // width), most)
     held = np.full((num, full), -1)
     queues = [collections.deque() for _ in range(num)]
     place = np.zeros(count, np.int32)
@@ -247,7 +270,7 @@ def make_generate(
         slots = device.admit(slots, prompts, *admitted)
       smaller = _smaller(queue.held.shape[1], width, full)
       stop_at = queue.stop_at(bool(chunks), smaller)
-      slots = device.advance(params, slots, stop_at)
+      slots = device.advance(params, slots, stop_at, temperature)
       ended = np.asarray(slots.ended).all(-1) & (queue.held >= 0)
       if ended.any():
         _read(device.collect(slots), queue, ended, output)

@@ -88,9 +88,9 @@ def record(monkeypatch):
   def watch(*args):
     device = compiled(*args)
 
-    def advance(weights, slots, stop_at):
+    def advance(weights, slots, *rest):
       before, slots_of = int(slots.clock[0]), slots.ended.shape[1]
-      slots = device.advance(weights, slots, stop_at)
+      slots = device.advance(weights, slots, *rest)
       calls.append((slots_of, int(slots.clock[0]) - before))
       return slots
 
