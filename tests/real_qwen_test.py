@@ -160,6 +160,7 @@ def test_bfloat16_costs_no_more_than_in_transformers(loaded, theirs, prompts):
   assert 0.01 < ours < 1.25 * other
 
 
+@pytest.mark.slow  # a small model shows the same in sampling_test.py
 def test_cached_decode_equals_the_full_forward(policy, replicated, loaded):
   """The sampler's log-probs are the trainer's, in float32 at temperature 1."""
   config = rollout.SamplingConfig(num_samples=2, max_new_tokens=48)

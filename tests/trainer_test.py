@@ -179,8 +179,8 @@ def test_long_prompts_keep_their_end_and_are_counted(tmp_path):
   config = small_config(**{"code.max_prompt_tokens": 9})
   chats = [[{"role": "user", "content": "Return the factorial of n, please."}]]
   with assembly.open_run(config, tmp_path) as run:
-    full = run.test.encode(chats)
-    assert run.code.encode(chats) == [full[0][-9:]]
+    full, _ = run.test.encode(chats)
+    assert run.code.encode(chats) == ([full[0][-9:]], 1.0)
     params = run.initial_state().code.params
     samples = run.code.sample(params, chats, (0, 0, 0))
   assert samples.prompt_cut_share == 1.0
