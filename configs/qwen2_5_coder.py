@@ -44,6 +44,8 @@ def _paper(config: config_dict.ConfigDict) -> None:
   config.rollout.suites = 8
   config.rollout.tests = 8
   config.rollout.bucket = 128
+  config.rollout.max_rows = 512
+  config.rollout.slot_samples = 1
   config.prompts.preset = "paper"
   config.grpo.micro_batch_size = 1
   config.evaluation.every = 10

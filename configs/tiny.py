@@ -59,8 +59,10 @@ def get_config() -> config_dict.ConfigDict:
   rollout.suites = 4  # N of a code
   rollout.tests = 4  # K of a suite
   rollout.temperature = 1.0
-  rollout.max_rows = 128  # completions that a device decodes at a time
-  rollout.slot_samples = 1  # of a prompt, sharing its cache
+  rollout.max_rows = 256  # completions that a device decodes at a time
+  # Samples that share a prompt's cache and begin together. With prompts much
+  # longer than answers sharing pays, else 1 does: nothing waits for others.
+  rollout.slot_samples = 4
   rollout.bucket = 32  # lengths are padded to multiples of it, or of more
 
   prompts = config.prompts = config_dict.ConfigDict()
