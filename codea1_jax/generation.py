@@ -45,7 +45,7 @@ class SamplingConfig:
   slot_samples: int = 1  # of a prompt, that share its cache and begin together
 
   def __post_init__(self):
-    Filters(self.top_p, self.top_k, self.min_p)
+    _ = self.filters  # which checks them
     for name in _SIZES:
       if getattr(self, name) < 1:
         raise ValueError(f"{name} must be at least 1: {getattr(self, name)}")
@@ -56,6 +56,15 @@ class SamplingConfig:
   def width(self) -> int:
     """W: never more than there are samples or rows."""
     return min(self.slot_samples, self.num_samples, self.max_rows)
+
+  @property
+  def parts(self) -> int:
+    """Slots that the samples of one prompt take."""
+    return -(-self.num_samples // self.width)
+
+  @property
+  def filters(self) -> Filters:
+    return Filters(self.top_p, self.top_k, self.min_p)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,22 +148,18 @@ class _Queue:
   held: np.ndarray  # [G, C] part in a slot, -1: none
   place: np.ndarray  # [P] where the prompt lies among those prefilled
 
-  @property
-  def parts(self) -> int:
-    return -(-self.config.num_samples // self.config.width)
-
   def enqueue(self, chunk: np.ndarray) -> None:
     """Lets the prompts [G, U] just prefilled wait; -1 is a filler."""
     for device, prompts in enumerate(chunk):
       for place, prompt in enumerate(prompts):
         if prompt >= 0:
           self.place[prompt] = place
-          first = int(prompt) * self.parts
-          self.waiting[device].extend(range(first, first + self.parts))
+          first = int(prompt) * self.config.parts
+          self.waiting[device].extend(range(first, first + self.config.parts))
 
   def samples(self, part: int) -> tuple[int, slice]:
     """A part's prompt, and which of its samples it has."""
-    prompt, index = divmod(part, self.parts)
+    prompt, index = divmod(part, self.config.parts)
     first = index * self.config.width
     last = min(first + self.config.width, self.config.num_samples)
     return prompt, slice(first, last)
@@ -234,7 +239,7 @@ def make_generate(
     model_config,
     width,
     config.max_new_tokens,
-    Filters(config.top_p, config.top_k, config.min_p),
+    config.filters,
     parallel,
     eos_ids,
     pad_id,
@@ -249,7 +254,7 @@ def make_generate(
     each = -(-count // num)
     size = max(1, min(each, config.max_rows // samples))
     chunks = _chunks(np.asarray(valid).any(-1), num, size)
-    full = min(each * -(-samples // width), most)
+    full = min(each * config.parts, most)
     held = np.full((num, full), -1)
     queues = [collections.deque() for _ in range(num)]
     place = np.zeros(count, np.int32)
