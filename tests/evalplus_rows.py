@@ -1,99 +1,74 @@
-"""EvalPlus rows for tests: their questions, and whether a program passes.
+"""EvalPlus rows for tests: which there are, and whether a completion passes."""
 
-Programs run in a plain subprocess with limits, in a namespace apart from the
-test's. That is enough for a small model's greedy answers, no sandbox.
-"""
-
-import ast
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import tempfile
+from collections.abc import Sequence
 
 import pytest
 
-from codea1_jax import parsing
+from codea1_jax import evalplus, parsing
+from codea1_jax.sandbox import CheckJob, SandboxPool
 
 PARQUET = (
   pathlib.Path(__file__).parents[2] / "shared/data/evalplus_rows.parquet"
 )
-CPU_SECONDS = 20
-MEMORY_BYTES = 4 << 30
 
-_CHILD = f"""
+# One program and its test in one process, as without a sandbox.
+_UNPROTECTED = """
 import json, resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, ({CPU_SECONDS}, {CPU_SECONDS}))
-resource.setrlimit(resource.RLIMIT_AS, ({MEMORY_BYTES}, {MEMORY_BYTES}))
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 sent = json.load(sys.stdin)
-sys.stdin.close()
-solution, test = {{"__name__": "solution"}}, {{"__name__": "test"}}
+solution, test = {"__name__": "solution"}, {"__name__": "test"}
 exec(sent["program"], solution)
 exec(sent["test"], test)
-test["check"](solution[sent["entry_point"]])
+check, name = test["check"], sent["entry_point"]
+test.setdefault(name, solution[name])
+check(solution[name])
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime)
 """
 
 
-def load(source: str, count: int) -> list[dict]:
-  """The first rows of "humanevalplus" or "mbppplus"; skips without the file."""
+def load(source: str = "", count: int | None = None) -> list[dict]:
+  """The first rows, of "humanevalplus" or "mbppplus" or both; else skips."""
   parquet = pytest.importorskip("pyarrow.parquet", reason="rows need pyarrow")
   if not PARQUET.is_file():
     pytest.skip(f"{PARQUET} is not there")
   rows = parquet.read_table(PARQUET).to_pylist()
-  return [row for row in rows if row["data_source"] == source][:count]
+  return [row for row in rows if source in row["data_source"]][:count]
 
 
-def entry_point(row: dict) -> str:
-  """The function that is asked for: in MBPP what `check` calls with *inp, for
-  extra_info is sometimes wrong; HumanEval's `check` calls its parameter."""
-  name = row["extra_info"]["function_name"]
-  if row["data_source"] == "humanevalplus":
-    return name
-  calls = (
-    node
-    for node in ast.walk(ast.parse(row["test"]))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-  )
-  for call in calls:
-    if "*inp" in map(ast.unparse, call.args):
-      return call.func.id
-  return name
+def passes(
+  pool: SandboxPool, rows: Sequence[dict], completions: Sequence[str]
+) -> list[bool]:
+  """Whether the code in each completion passes its row's whole test."""
+  programs = {}
+  for number, (row, text) in enumerate(zip(rows, completions, strict=True)):
+    code = parsing.extract_code(text, evalplus.entry_point(row))
+    if not code.error:
+      program = f"{row['extra_info']['imports']}\n{code.source}"
+      programs[number] = evalplus.strict_job(row, program)
+  results = dict(zip(programs, pool.check(list(programs.values()))))
+  return [
+    number in results and results[number].verdict.passed
+    for number in range(len(rows))
+  ]
 
 
-def passes(row: dict, completion: str) -> bool:
-  """Whether the code in a completion passes the row's whole test."""
-  name = entry_point(row)
-  code = parsing.extract_code(completion, name)
-  if code.error:
-    return False
-  return runs(row, f"{row['extra_info']['imports']}\n{code.source}")
-
-
-def runs(row: dict, program: str) -> bool:
-  """Whether a program passes; its own exit before the test's end is none."""
+def cpu_seconds(job: CheckJob) -> float:
+  """What a right program and its test take in one process of their own."""
   sent = {
-    "program": program,
-    "test": row["test"],
-    "entry_point": entry_point(row),
+    "program": job.program,
+    "test": job.test,
+    "entry_point": job.entry_point,
   }
-  with tempfile.TemporaryDirectory() as directory:
-    try:
-      done = subprocess.run(
-        [sys.executable, "-I", "-c", _CHILD + "print('\\nPASSED')"],
-        input=json.dumps(sent).encode(),
-        capture_output=True,
-        cwd=directory,
-        env={"PATH": os.defpath, "OPENBLAS_NUM_THREADS": "1"},
-        timeout=4 * CPU_SECONDS,
-      )
-    except subprocess.TimeoutExpired:
-      return False
-  return done.returncode == 0 and done.stdout.endswith(b"\nPASSED\n")
-
-
-def ground_truth(row: dict) -> str:
-  """The row's own solution as a program."""
-  before = row["problem"] if row["data_source"] == "humanevalplus" else ""
-  return before + row["GT_code"]
+  done = subprocess.run(
+    [sys.executable, "-I", "-c", _UNPROTECTED],
+    input=json.dumps(sent).encode(),
+    capture_output=True,
+    env={"PATH": os.defpath, "OPENBLAS_NUM_THREADS": "1"},
+    check=True,
+  )
+  return float(done.stdout.split()[-1])

@@ -10,7 +10,8 @@ import evalplus_rows
 import pytest
 import real_qwen
 
-from codea1_jax import rollout
+from codea1_jax import evalplus, rollout
+from codea1_jax.sandbox import SandboxPool
 
 COUNTS = {"humanevalplus": 20, "mbppplus": 40}
 MAX_NEW_TOKENS = 512
@@ -21,16 +22,23 @@ def rows():
   return {s: evalplus_rows.load(s, count) for s, count in COUNTS.items()}
 
 
-def test_ground_truths_pass_and_wrong_programs_do_not(rows):
+@pytest.fixture(scope="module")
+def pool():
+  with SandboxPool(numpy=True) as made:
+    yield made
+
+
+def test_right_answers_pass_and_wrong_ones_do_not(pool, rows):
   for source in rows:
-    for row in rows[source][:3]:
-      assert evalplus_rows.runs(row, evalplus_rows.ground_truth(row))
-      name = evalplus_rows.entry_point(row)
-      wrong = f"def {name}(*args):\n  return 'wrong'"
-      assert not evalplus_rows.passes(row, f"```python\n{wrong}\n```")
-      early = f"def {name}(*args):\n  import os\n  os._exit(0)"
-      assert not evalplus_rows.passes(row, f"```python\n{early}\n```")
-      assert not evalplus_rows.passes(row, "I cannot.")
+    chosen = rows[source][:3]
+    names = [evalplus.entry_point(row) for row in chosen]
+    programs = [evalplus.ground_truth(row) for row in chosen]
+    texts = [f"```python\n{program}\n```" for program in programs]
+    assert all(evalplus_rows.passes(pool, chosen, texts))
+    for body in ("return 'wrong'", "import os; os._exit(0)"):
+      texts = [f"```python\ndef {n}(*args): {body}\n```" for n in names]
+      assert not any(evalplus_rows.passes(pool, chosen, texts))
+    assert not any(evalplus_rows.passes(pool, chosen, ["I cannot."] * 3))
 
 
 def _ours(policy, params, prompts):
@@ -62,7 +70,7 @@ def _theirs(policy, model, prompts):
 
 
 @pytest.mark.slow
-def test_greedy_pass_rate_is_that_of_transformers(rows):
+def test_greedy_pass_rate_is_that_of_transformers(pool, rows):
   """In float32, one after the other: both at once would need 8 GB."""
   pytest.importorskip("torch", reason="parity needs torch")
   directory = real_qwen.weights()
@@ -81,10 +89,7 @@ def test_greedy_pass_rate_is_that_of_transformers(rows):
   print(f"transformers took {time.monotonic() - middle:.0f} s", flush=True)
   for source, problems in rows.items():
     ours_pass, theirs_pass = (
-      [
-        evalplus_rows.passes(row, text)
-        for row, text in zip(problems, texts, strict=True)
-      ]
+      evalplus_rows.passes(pool, problems, texts)
       for texts, _ in (ours[source], theirs[source])
     )
     same = sum(

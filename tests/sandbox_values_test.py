@@ -41,6 +41,12 @@ _PLAIN = [
   set(),
   {1: {"a": (True, [b"b"])}, (1, 2): {3, 1, 2}},
   [[[]], [()], {}],
+  list(range(-9, 9)),
+  ("a", "", "\ud800é😀", *"bcdefg"),
+  [0.5, math.inf, -0.0] * 3,
+  [2**63] * 8,
+  [True] * 8,
+  [[1] * 8, ["a"] * 8],
 ]
 
 
@@ -178,8 +184,20 @@ def test_encode_is_bounded():
   for value in ("x" * 1001, "é" * 600, b"x" * 1001, 1 << 9000, [None] * 1001):
     with pytest.raises(ValueError, match="too large"):
       encoding.encode(value, 1000, 1000)
-  with pytest.raises(ValueError, match="too large"):
-    encoding.encode([None] * 20, 1000, 10)
+  for item in (None, 1, 0.5, "a"):
+    with pytest.raises(ValueError, match="too large"):
+      encoding.encode([item] * 20, 1000, 10)
+    with pytest.raises(ValueError, match="too large"):
+      encoding.encode([item] * 2000, 1000, 10_000)
+
+
+def test_claims_become_values_again():
+  for value in (*_PLAIN, {frozenset("abcdefghi"): {1, 2}}):
+    back = encoding.build(_round_trip(value))
+    assert back == value and type(back) is type(value)
+  for data in (b"s\1\0\0\0l\0\0\0\0", b"d\1\0\0\0l\0\0\0\0N"):
+    with pytest.raises(ValueError, match="unhashable"):
+      encoding.build(encoding.decode(data, 10))
 
 
 @pytest.mark.parametrize(
@@ -195,6 +213,11 @@ def test_encode_is_bounded():
     b"u\x01\x00\x00\x00\xff",
     b"l\x01\x00\x00\x00" * 101 + b"N",
     b"l\x0b\x00\x00\x00" + b"N" * 11,
+    b"plq\x0b\x00\x00\x00" + bytes(88),  # more items than allowed
+    b"plq\x02\x00\x00\x00" + bytes(15),
+    b"plx\x01\x00\x00\x00" + bytes(8),
+    b"pdq\x01\x00\x00\x00" + bytes(8),
+    b"plu\x01\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00a",  # length 2
   ],
   ids=repr,
 )
@@ -211,7 +234,7 @@ def test_mutated_claims_raise_nothing_but_value_errors():
   for _ in range(5000):
     data = bytearray(rng.choice(seeds))
     for _ in range(rng.randrange(1, 4)):
-      data[rng.randrange(len(data))] = rng.choice(b"NTFiubfcltszd\0\x01\xff")
+      data[rng.randrange(len(data))] = rng.choice(b"NTFiubfcltszdpq\0\x01\xff")
     try:
       tree = encoding.decode(bytes(data), 100)
     except ValueError:

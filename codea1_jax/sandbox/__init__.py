@@ -16,7 +16,20 @@ load of the machine; memory beyond the address space limit that the kernel
 spends on a program's behalf (page tables, socket buffers).
 """
 
-from codea1_jax.sandbox.limits import Job, JobResult, Limits
+from codea1_jax.sandbox.limits import (
+  CheckJob,
+  CheckResult,
+  Job,
+  JobResult,
+  Limits,
+)
 from codea1_jax.sandbox.pool import SandboxPool
 
-__all__ = ["Job", "JobResult", "Limits", "SandboxPool"]
+__all__ = [
+  "CheckJob",
+  "CheckResult",
+  "Job",
+  "JobResult",
+  "Limits",
+  "SandboxPool",
+]

@@ -1,9 +1,11 @@
 """The process that runs hostile code: one job, then the end of it.
 
-It reads the job, loads the program, makes each call, writes one frame a call.
-Nothing it says is trusted: a frame is a claim of what a call returned, and the
-expected value is not here. So the only care taken below is that honest
-programs are served well, and that the process ends.
+It reads the job, loads the program, makes each call, writes one frame a call;
+or it is one of the two children of a check: a candidate that answers calls, or
+the test that makes them (proxy.py). Nothing it says is trusted: a frame is a
+claim of what a call returned, and the expected value is not here. So the only
+care taken below is that honest programs are served well, and that the process
+ends.
 """
 
 import json
@@ -14,6 +16,7 @@ import sys
 import time
 import types
 
+from codea1_jax.sandbox import proxy
 from codea1_jax.sandbox.encoding import encode
 from codea1_jax.sandbox.wire import pack
 
@@ -32,13 +35,15 @@ def run(progress, random_seed: int) -> None:
   random.seed(random_seed)
   owner = _pid()
   try:
-    function = _load(job)
+    function = _load(job["program"], job["entry_point"])
     if function is None:
       return
-    for number, arguments in enumerate(job["arguments"], start=1):
-      # Says which call the CPU seconds from here on belong to.
-      _pack_into("<Qd", progress, 0, number, _cpu_clock())
-      _write(_call(function, arguments, job["max_bytes"], job["max_items"]))
+    if job["role"] == "candidate":
+      proxy.serve(function, _failure)
+    elif job["role"] == "test":
+      _write(_check(function, job["candidate"]))
+    else:
+      _make_calls(function, job, progress)
   except MemoryError:
     os._exit(OUT_OF_MEMORY)
   finally:
@@ -61,11 +66,10 @@ def _write(payload: bytes) -> None:
     data = data[os.write(RESULT_FD, data) :]
 
 
-def _load(job: dict):
+def _load(program: str, name: str):
   """Runs the program's body; writes the load frame; the function, or None."""
-  name = job["entry_point"]
   try:
-    code = compile(job["program"], "<program>", "exec", dont_inherit=True)
+    code = compile(program, "<program>", "exec", dont_inherit=True)
   except BaseException as error:
     _write(b"I" + _describe(error))
     return None
@@ -83,6 +87,31 @@ def _load(job: dict):
     return None
   _write(b"L")
   return function
+
+
+def _make_calls(function, job: dict, progress) -> None:
+  for number, arguments in enumerate(job["arguments"], start=1):
+    # Says which call the CPU seconds from here on belong to.
+    _pack_into("<Qd", progress, 0, number, _cpu_clock())
+    _write(_call(function, arguments, job["max_bytes"], job["max_items"]))
+
+
+def _check(check, name: str) -> bytes:
+  """The frame of a test: passed, assertion failed, candidate gone, error."""
+  candidate = proxy.Candidate(name)
+  # A test may call the function by its name instead of by check's parameter.
+  sys.modules["program"].__dict__.setdefault(name, candidate)
+  try:
+    check(candidate)
+  except proxy.Gone:
+    pass  # said below, as for a test that swallows everything
+  except BaseException as error:
+    if not candidate.gone:
+      if error is candidate.failure:
+        return candidate.failure_claim
+      kind = b"A" if isinstance(error, AssertionError) else b"T"
+      return kind + _describe(error)
+  return b"G" if candidate.gone else b"P"
 
 
 def _call(function, arguments: str, max_bytes: int, max_items: int) -> bytes:

@@ -21,9 +21,17 @@ _MAX_DEATHS = 2  # managers that one job may take with it
 class ManagerClient:
   """One manager at a time; a dead one is replaced and its jobs run again."""
 
-  def __init__(self, limits: Limits, workers: int):
+  def __init__(
+    self,
+    limits: Limits,
+    workers: int,
+    numpy_path: str = "",
+    without: tuple[str, ...] = (),
+  ):
     self._config = {
       "limits": dataclasses.asdict(limits),
+      "numpy_path": numpy_path,
+      "without": " ".join(without),
       "workers": workers,
     }
     self._process: subprocess.Popen | None = None
@@ -145,4 +153,4 @@ def _may_send(
 
 def _infrastructure(message: dict, detail: str) -> list:
   row = [Status.INFRASTRUCTURE.value, None, detail]
-  return [None, 0.0, row, [row] * len(message["calls"])]
+  return [None, 0.0, row, [row] * len(message.get("calls", ()))]

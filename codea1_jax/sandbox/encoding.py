@@ -12,6 +12,7 @@ and dicts: chosen integers collide in a hash table and would stall the judge.
 
 import collections
 import dataclasses
+import itertools
 import struct
 
 MAX_DEPTH = 100  # Python's own tokenizer stops at 200 nested brackets
@@ -39,6 +40,15 @@ _DICTS = (
   collections.defaultdict,
 )
 _SEQUENCES = {list: b"l", tuple: b"t", set: b"s", frozenset: b"z"}
+# Containers of so many scalars of one of these kinds travel in one piece.
+_FEWEST_PACKED = 8
+_PACKED = {int: b"q", float: b"d", str: b"u"}
+# Equal to Python's numbers, and what numpy's functions return instead of them.
+_NUMPY_SCALARS = frozenset(
+  [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+  + ["float16", "float32", "float64", "complex64", "complex128"]
+  + ["bool", "bool_", "str_", "longlong", "ulonglong"]
+)
 _CONSTANTS = {None: b"N", True: b"T", False: b"F"}
 
 
@@ -85,6 +95,8 @@ def _encode(value, parts: list[bytes], budget: list[int], depth: int) -> None:
     _spend(budget, 9)
     parts.append(struct.pack("<cd", b"f", value))
   elif kind in _SEQUENCES:
+    if len(value) >= _FEWEST_PACKED and _pack(value, parts, budget, depth):
+      return
     _enter(parts, budget, depth, _SEQUENCES[kind], len(value))
     for item in value:
       _encode(item, parts, budget, depth + 1)
@@ -99,8 +111,37 @@ def _encode(value, parts: list[bytes], budget: list[int], depth: int) -> None:
   elif kind is complex:
     _spend(budget, 17)
     parts.append(struct.pack("<cdd", b"c", value.real, value.imag))
+  elif kind.__module__ == "numpy" and kind.__name__ in _NUMPY_SCALARS:
+    _encode(value.item(), parts, budget, depth + 1)
   else:
     raise ValueError(f"result holds a {kind.__name__}, not plain data")
+
+
+def _pack(value, parts: list[bytes], budget: list[int], depth: int) -> bool:
+  """Encodes a container of one kind of scalar in one piece, where it is one."""
+  kinds = set(map(type, value))
+  code = _PACKED.get(kinds.pop()) if len(kinds) == 1 else None
+  if code is None:
+    return False
+  count = len(value)
+  _check_size(budget, 4 * count)
+  if code == b"u":
+    text = "".join(value)
+    _check_size(budget, len(text))
+    lengths = struct.pack(f"<{count}I", *map(len, value))
+    data = lengths + _sized(b"", text.encode("utf-8", "surrogatepass"))
+  else:
+    try:
+      data = struct.pack(f"<{count}{code.decode()}", *value)
+    except struct.error:  # an integer of more than 64 bits
+      return False
+  _enter(parts, budget, depth, b"p" + _SEQUENCES[type(value)] + code, count)
+  budget[0] -= len(data)
+  budget[1] -= count
+  if budget[0] < 0:
+    raise ValueError("result too large")
+  parts.append(data)
+  return True
 
 
 def _sized(tag: bytes, data: bytes) -> bytes:
@@ -147,6 +188,8 @@ def _decode(data: bytes, at: int, items: int, depth: int):
   if tag == 99:  # c
     pair = struct.unpack_from("<dd", _need(data, at + 1, 16))
     return complex(*pair), at + 17, items
+  if tag == 112:  # p
+    return _packed(data, at, items, depth)
   size = int.from_bytes(_need(data, at + 1, 4), "little")
   if tag in _SCALARS:
     text = _need(data, at + 5, size)
@@ -170,17 +213,68 @@ def _scalar(tag: int, data: bytes):
 
 def _container(data: bytes, at: int, items: int, depth: int, count: int):
   tag, at = data[at : at + 1], at + 5
-  if depth >= MAX_DEPTH or tag not in (b"l", b"t", b"s", b"z", b"d"):
+  if depth >= MAX_DEPTH or tag not in b"ltszd":
     raise ValueError(f"bad claim: tag {tag!r} at depth {depth}")
   children = []
   for _ in range(count * (2 if tag == b"d" else 1)):
     child, at, items = _decode(data, at, items, depth + 1)
     children.append(child)
-  if tag == b"l":
-    return children, at, items
-  if tag == b"t":
-    return tuple(children), at, items
   if tag == b"d":
     pairs = list(zip(children[::2], children[1::2]))
     return DictNode(pairs), at, items
-  return SetNode(children, frozen=tag == b"z"), at, items
+  return _sequence(tag, children), at, items
+
+
+def _sequence(tag: bytes, children: list):
+  if tag == b"l":
+    return children
+  if tag == b"t":
+    return tuple(children)
+  if tag not in (b"s", b"z"):
+    raise ValueError(f"bad claim: tag {tag!r}")
+  return SetNode(children, frozen=tag == b"z")
+
+
+def _packed(data: bytes, at: int, items: int, depth: int):
+  """A container of scalars of one kind, in one piece."""
+  if depth >= MAX_DEPTH:
+    raise ValueError(f"bad claim: depth {depth}")
+  tag, code = data[at + 1 : at + 2], data[at + 2 : at + 3]
+  count = int.from_bytes(_need(data, at + 3, 4), "little")
+  if count > items or code not in _PACKED.values():
+    raise ValueError(f"bad claim: {count} packed items of kind {code!r}")
+  width, at = (4 if code == b"u" else 8) * count, at + 7
+  piece = _need(data, at, width)
+  at += width
+  if code != b"u":
+    children = list(struct.unpack(f"<{count}{code.decode()}", piece))
+    return _sequence(tag, children), at, items - count
+  size = int.from_bytes(_need(data, at, 4), "little")
+  text = _need(data, at + 4, size).decode("utf-8", "surrogatepass")
+  ends = list(itertools.accumulate(struct.unpack(f"<{count}I", piece)))
+  if ends[-1:] != [len(text)] * (count > 0):
+    raise ValueError("bad claim: packed strings of another length")
+  starts = [0, *ends]
+  children = [text[start:end] for start, end in zip(starts, ends)]
+  return _sequence(tag, children), at + 4 + size, items - count
+
+
+def build(value):
+  """The Python value of a decoded claim: real sets and dicts.
+
+  Chosen keys make this slow, so it is for processes with a CPU limit only.
+
+  Raises:
+    ValueError: a set's element or a dict's key is not hashable.
+  """
+  kind = type(value)
+  if kind is list or kind is tuple:
+    return kind(map(build, value))
+  try:
+    if kind is SetNode:
+      return (frozenset if value.frozen else set)(map(build, value.items))
+    if kind is DictNode:
+      return {build(name): build(item) for name, item in value.items}
+  except TypeError as error:
+    raise ValueError(f"bad claim: {error}") from None
+  return value

@@ -9,6 +9,8 @@ import socket
 
 from codea1_jax.sandbox import kernel, landlock, seccomp
 
+LAYERS = ("seccomp", "landlock", "userns")
+
 
 @dataclasses.dataclass(frozen=True)
 class Isolation:
@@ -22,25 +24,30 @@ class Isolation:
   @property
   def names(self) -> str:
     """Such as "seccomp+landlock+userns"; "rlimits" where there is no more."""
-    names = [
-      name
-      for name, there in (
-        ("seccomp", self.filter is not None),
-        ("landlock", self.ruleset is not None),
-        ("userns", self.namespaces),
-      )
-      if there
-    ]
+    there = self.filter is not None, self.ruleset is not None, self.namespaces
+    names = [name for name, has in zip(LAYERS, there) if has]
     return "+".join(names) or "rlimits"
 
 
-def prepare(namespaces: bool) -> Isolation:
-  """Builds every layer, tries each in a child, keeps those that held."""
+def prepare(
+  namespaces: bool,
+  numpy_path: str = "",
+  unused: frozenset[str] = frozenset(),
+) -> Isolation:
+  """Builds every layer, tries each in a child, keeps those that held.
+
+  Args:
+    namespaces: whether this process is inside its own.
+    numpy_path: where numpy lies, if programs may read it.
+    unused: layers not even to try.
+  """
   program = ruleset = None
-  with contextlib.suppress(OSError):
-    program = seccomp.build()
-  with contextlib.suppress(OSError):
-    ruleset = landlock.build()
+  if "seccomp" not in unused:
+    with contextlib.suppress(OSError):
+      program = seccomp.build()
+  if "landlock" not in unused:
+    with contextlib.suppress(OSError):
+      ruleset = landlock.build(numpy_path)
   if program is not None and not _holds(program, None):
     program = None
   if ruleset is not None and not _holds(None, ruleset):

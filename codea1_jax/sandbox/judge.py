@@ -16,7 +16,7 @@ from codea1_jax.sandbox.limits import Limits
 from codea1_jax.types import Status, Verdict
 
 _MAX_CACHED_CHARS = 2_000
-_MAX_WORKER_DEATHS = 2
+MAX_WORKER_DEATHS = 2
 _cached_arguments = functools.lru_cache(16_384)(arguments_source)
 _cached_literal = functools.lru_cache(16_384)(values.parse_literal)
 _cached_key = functools.lru_cache(16_384)(
@@ -73,14 +73,28 @@ class JobState:
     return self._load.status is not Status.PASS or not self._pending
 
   @property
-  def num_pending(self) -> int:
-    return len(self._pending)
+  def parts(self) -> "list[JobState]":
+    """The children that run side by side: here one."""
+    return [self]
+
+  @property
+  def request(self) -> tuple[float, float, int, int]:
+    """CPU seconds to load and for a call, bytes of memory, calls."""
+    limits = self._limits
+    memory = limits.memory_mb << 20
+    return limits.load_cpu_s, limits.call_cpu_s, memory, len(self._pending)
+
+  @property
+  def longest_cpu_s(self) -> float:
+    """CPU seconds within which a child must show progress."""
+    return max(self._limits.load_cpu_s, self._limits.call_cpu_s)
 
   def start(self) -> bytes:
     """The text for the next child: never an expected value in it."""
     self._set_up = self._loaded_here = False
     return json.dumps(
       {
+        "role": "calls",
         "program": self._message["program"],
         "entry_point": self._message["entry_point"],
         "arguments": [self._arguments[k] for k in self._pending],
@@ -111,8 +125,8 @@ class JobState:
     if kind == b"L":
       self._loaded_here = True
       self._load = self._load or Verdict(Status.PASS)
-    elif kind in _CLAIMED_FAILURES:
-      self._fail_load(_failed(kind, body))
+    elif kind in CLAIMED_FAILURES:
+      self._fail_load(failed(kind, body))
     else:
       raise ValueError("not a load frame")
 
@@ -131,7 +145,7 @@ class JobState:
   def _judge(self, number: int, kind: bytes, body: bytes) -> Verdict:
     # A call cannot claim to be invalid: that would blame the test.
     if kind in (b"E", b"M"):
-      return _failed(kind, body)
+      return failed(kind, body)
     if kind != b"V":
       raise ValueError("not a call frame")
     value = decode(body, self._limits.max_result_items)
@@ -161,7 +175,7 @@ class JobState:
       return
     if self.done:
       return
-    verdict = _ended(how, status, self._limits)
+    verdict = ended(how, status, self._limits)
     if not self._loaded_here:
       self._fail_load(verdict)
       return
@@ -174,7 +188,7 @@ class JobState:
   def on_worker_death(self, detail: str) -> None:
     """Our own failure: tried again once, then infrastructure."""
     self._worker_deaths += 1
-    if self._worker_deaths >= _MAX_WORKER_DEATHS:
+    if self._worker_deaths >= MAX_WORKER_DEATHS:
       self._load = Verdict(Status.INFRASTRUCTURE, detail=detail)
 
   def result(self) -> list:
@@ -182,26 +196,28 @@ class JobState:
     calls = self._verdicts
     if self._load.status is not Status.PASS:
       calls = [self._load] * len(calls)
-    return [self.id, self.cpu_s, _row(self._load), [_row(v) for v in calls]]
+    return [self.id, self.cpu_s, row(self._load), [row(v) for v in calls]]
 
 
-def _row(verdict: Verdict) -> list:
+def row(verdict: Verdict) -> list:
+  """A verdict as the trainer reads it."""
   return [verdict.status.value, verdict.value, verdict.detail]
 
 
-_CLAIMED_FAILURES = {
+CLAIMED_FAILURES = {
   b"I": Status.INVALID,
   b"E": Status.ERROR,
   b"M": Status.MEMORY,
 }
 
 
-def _failed(kind: bytes, body: bytes) -> Verdict:
+def failed(kind: bytes, body: bytes) -> Verdict:
+  """The verdict on what a child says that it could not do."""
   detail = body[:240].decode("utf-8", "replace")
-  return Verdict(_CLAIMED_FAILURES[kind], detail=detail)
+  return Verdict(CLAIMED_FAILURES[kind], detail=detail)
 
 
-def _ended(how: int, status: int, limits: Limits) -> Verdict:
+def ended(how: int, status: int, limits: Limits) -> Verdict:
   """The verdict on whatever ran when a child ended before its last frame."""
   if how == zygote.CPU_LIMIT:
     return Verdict(Status.TIMEOUT, detail="CPU time above the limit")

@@ -30,8 +30,11 @@ _SYSTEM_PATHS = (
 _NOT_STANDARD = ("site-packages", "dist-packages")
 
 
-def build() -> int:
+def build(numpy_path: str = "") -> int:
   """A descriptor of the rules, to be made once and used by every child.
+
+  Args:
+    numpy_path: directory whose numpy may be read too; "" for none.
 
   Raises:
     OSError: the kernel has no landlock.
@@ -49,7 +52,9 @@ def build() -> int:
   ruleset = kernel.syscall(
     _CREATE_RULESET, ctypes.byref(buffer), len(attributes), 0
   )
-  for path, allowed in _readable():
+  extra = [os.path.join(numpy_path, name) for name in ("numpy", "numpy.libs")]
+  paths = [(path, _READ_FILE | _READ_DIR) for path in extra if numpy_path]
+  for path, allowed in [*_readable(), *paths]:
     _allow(ruleset, path, allowed)
   return ruleset
 

@@ -19,6 +19,7 @@ class Limits:
   max_result_items: int = 50_000  # scalars and containers in one value
   max_program_chars: int = 262_144
   max_call_chars: int = 262_144  # of one call, and of one expected value
+  max_check_chars: int = 4_194_304  # of a check's program, and of its test
   max_open_files: int = 64
 
   def __post_init__(self):
@@ -62,3 +63,48 @@ class JobResult:
   load: Verdict
   calls: tuple[Verdict, ...]
   cpu_s: float  # CPU seconds of all processes that the job took
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckJob:
+  """One program and a test that is itself a program, such as EvalPlus rows.
+
+  The test runs in one process and the program in another. In the test the
+  program's function is a proxy: it sends arguments and receives what came back
+  as plain data, an opaque mark where it is none.
+
+  Attributes:
+    program: Python source that defines `entry_point`.
+    entry_point: the function's name; where the test does not define that name
+      itself, it stands for the proxy there.
+    test: Python source that defines `check(candidate)`, which raises unless
+      the candidate is right.
+    cpu_s: CPU seconds of the program with all of its calls; the test has as
+      many for itself.
+    memory_mb: address space of each above that of an empty worker.
+  """
+
+  program: str
+  entry_point: str
+  test: str
+  cpu_s: float = 10.0
+  memory_mb: int = 4096
+
+  def __post_init__(self):
+    for name in ("cpu_s", "memory_mb"):
+      value = getattr(self, name)
+      if not 0 < value < math.inf:
+        raise ValueError(f"CheckJob.{name} must be positive, got {value!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckResult:
+  """What became of one program under its test.
+
+  FAIL where the test's own assertion failed, ERROR where the program or the
+  test raised or the program ended itself, INVALID where one of them does not
+  compile or lacks its function; `detail` says which.
+  """
+
+  verdict: Verdict
+  cpu_s: float  # CPU seconds of both processes

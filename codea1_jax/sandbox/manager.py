@@ -6,6 +6,7 @@ any program and never forks. It lives as long as the trainer holds its socket.
 
 import collections
 import contextlib
+import functools
 import json
 import os
 import select
@@ -14,10 +15,11 @@ import time
 import warnings
 
 from codea1_jax.sandbox import kernel
+from codea1_jax.sandbox.check import CheckState
 from codea1_jax.sandbox.judge import JobState
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader, pack_json
-from codea1_jax.sandbox.worker import Worker, Zygote
+from codea1_jax.sandbox.worker import Run, Worker, Zygote
 
 _MAX_MESSAGE = 1 << 30
 _MAX_START_FAILURES = 4  # in a row, before the machine is blamed
@@ -102,11 +104,13 @@ class Manager:
   def _on_message(self, message: dict) -> None:
     if "limits" in message:
       self._limits = Limits(**message["limits"])
+      self._zygote_arguments = message["numpy_path"], message["without"]
       self._workers = [Worker(self._limits) for _ in range(message["workers"])]
       for worker in self._workers:
         self._start(worker, 0)
       return
-    job = JobState(message, self._limits)
+    state = CheckState if "test" in message else JobState
+    job = state(message, self._limits)
     if job.done:
       self._send(job.result())
     else:
@@ -141,29 +145,35 @@ class Manager:
         self._begin(worker)
 
   def _begin(self, worker: Worker) -> None:
-    """Starts the worker's job, or the zygote that it needs first."""
-    zygote = worker.zygotes.get(worker.job.hash_seed)
-    if zygote is None:
-      self._start(worker, worker.job.hash_seed)
-    elif zygote.ready:
+    """Starts the worker's job, or the zygotes that it needs first."""
+    seeds = [part.hash_seed for part in worker.job.parts]
+    for seed in seeds:
+      if seed not in worker.zygotes:
+        self._start(worker, seed)
+    if all(worker.zygotes[seed].ready for seed in seeds):
       worker.begin()
-      self._extend(worker)
-      self._listen(worker.pipe, lambda: self._on_pipe(worker))
+      for run in worker.runs.values():
+        self._extend(run)
+        self._listen(run.pipe, functools.partial(self._on_pipe, run))
 
   def _start(self, worker: Worker, hash_seed: int) -> None:
-    zygote = worker.zygotes[hash_seed] = Zygote(hash_seed)
+    zygote = Zygote(hash_seed, *self._zygote_arguments)
+    worker.zygotes[hash_seed] = zygote
     self._listen(
       zygote.socket.fileno(), lambda: self._on_zygote(worker, hash_seed)
     )
 
-  def _on_pipe(self, worker: Worker) -> bool:
+  def _on_pipe(self, run: Run) -> bool:
     """Reads claims once; False where there are no more."""
-    self._extend(worker)
-    if worker.read_pipe():
+    self._extend(run)
+    if run.read_pipe():
       return True
-    self._ignore(worker.pipe)
-    worker.close_pipe()
+    self._hang_up(run)
     return False
+
+  def _hang_up(self, run: Run) -> None:
+    self._ignore(run.pipe)
+    run.close_pipe()
 
   def _on_zygote(self, worker: Worker, hash_seed: int) -> None:
     zygote = worker.zygotes[hash_seed]
@@ -176,23 +186,24 @@ class Manager:
     if zygote.ready and not was_ready:
       self._start_failures = 0
       self._send({"isolation": zygote.isolation})
-      if worker.job is not None and worker.job.hash_seed == hash_seed:
+      if worker.job is not None and not worker.runs:
         self._begin(worker)
     elif report is not None:
-      self._finish(worker, report)
+      self._finish(worker, hash_seed, report)
 
-  def _finish(self, worker: Worker, report: tuple) -> None:
+  def _finish(self, worker: Worker, hash_seed: int, report: tuple) -> None:
     """After a child's end: what is left in its pipe, then the judgement."""
-    while worker.pipe >= 0 and _has_data(worker.pipe):
-      self._on_pipe(worker)
-    self._ignore(worker.pipe)
-    worker.close_pipe()
-    worker.job.on_end(*report)
+    run = worker.runs.pop(hash_seed)
+    while run.pipe >= 0 and _has_data(run.pipe):
+      self._on_pipe(run)
+    self._hang_up(run)
+    run.part.on_end(*report)
     self._after(worker)
 
   def _after(self, worker: Worker) -> None:
     """Sends a finished job off, or starts its next child."""
-    worker.running = False
+    if worker.runs:  # the other child of a check
+      return
     if worker.job.done:
       self._send(worker.job.result())
       worker.job = None
@@ -213,28 +224,28 @@ class Manager:
     elif not zygote.ready:
       time.sleep(0.05 * self._start_failures)
       self._start(worker, hash_seed)
-    elif worker.running and worker.job.hash_seed == hash_seed:
-      self._ignore(worker.pipe)
-      worker.close_pipe()
-      worker.job.on_worker_death("its worker died")
+    elif hash_seed in worker.runs:
+      run = worker.runs.pop(hash_seed)
+      self._hang_up(run)
+      run.part.on_worker_death("its worker died")
       self._after(worker)
 
   def _give_up(self) -> None:
     """No zygote starts: tells the trainer, who ends us or runs out."""
     self._send({"fatal": "no sandbox worker starts on this machine"})
 
-  def _extend(self, worker: Worker) -> None:
-    """A running job must show progress before this; the zygote acts first."""
-    limits = self._limits
-    longest = max(limits.load_cpu_s, limits.call_cpu_s)
-    patience = _CROWD * longest + 1.25 * limits.wall_factor * longest
-    worker.deadline = time.monotonic() + patience + 10.0
+  def _extend(self, run: Run) -> None:
+    """A child must show progress before this; the zygote acts first."""
+    longest = run.part.longest_cpu_s
+    patience = _CROWD * longest + 1.25 * self._limits.wall_factor * longest
+    run.deadline = time.monotonic() + patience + 10.0
 
   def _enforce_deadlines(self) -> None:
     now = time.monotonic()
     for worker in self._workers:
-      if worker.running and now > worker.deadline:
-        self._bury(worker, worker.job.hash_seed)
+      for hash_seed, run in list(worker.runs.items()):
+        if now > run.deadline:
+          self._bury(worker, hash_seed)
       for hash_seed, zygote in list(worker.zygotes.items()):
         if not zygote.ready and now > zygote.start_deadline:
           self._bury(worker, hash_seed)

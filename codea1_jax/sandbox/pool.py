@@ -1,12 +1,21 @@
 """The sandbox as the rest of the program sees it."""
 
+import importlib.util
 import os
+import pathlib
 import threading
 from collections.abc import Sequence
 
 from codea1_jax.sandbox import oracle
 from codea1_jax.sandbox.client import ManagerClient
-from codea1_jax.sandbox.limits import Job, JobResult, Limits
+from codea1_jax.sandbox.isolation import LAYERS
+from codea1_jax.sandbox.limits import (
+  CheckJob,
+  CheckResult,
+  Job,
+  JobResult,
+  Limits,
+)
 from codea1_jax.types import Status, Verdict
 
 
@@ -23,6 +32,8 @@ class SandboxPool:
     limits: Limits | None = None,
     float_tolerance: float = 0.0,
     allow_weak_isolation: bool = False,
+    numpy: bool = False,
+    without: Sequence[str] = (),
   ):
     """Starts the manager and its workers.
 
@@ -34,9 +45,13 @@ class SandboxPool:
       allow_weak_isolation: start even where the kernel offers no system call
         filter. Verdicts cannot be faked there either, but a program can then
         reach files, network and other processes of the same user.
+      numpy: programs and tests find numpy imported; each fork then costs a
+        little more.
+      without: of "seccomp", "landlock" and "userns", layers not to use though
+        the machine has them.
 
     Raises:
-      ValueError: an argument is out of range.
+      ValueError: an argument is out of range, or there is no numpy.
       RuntimeError: no worker starts, or the isolation is weak.
     """
     self._workers = (os.cpu_count() or 1) if workers is None else workers
@@ -51,7 +66,13 @@ class SandboxPool:
     self._cache = oracle.OracleCache()
     self._lock = threading.Lock()
     self._closed = False
-    self._client = ManagerClient(self._limits, self._workers)
+    unknown = set(without) - set(LAYERS)
+    if unknown:
+      raise ValueError(f"SandboxPool: without unknown layers {sorted(unknown)}")
+    path = _numpy_path() if numpy else ""
+    self._client = ManagerClient(
+      self._limits, self._workers, path, tuple(without)
+    )
     try:
       isolation = self._client.await_isolation()
       if "seccomp" not in isolation and not allow_weak_isolation:
@@ -79,6 +100,24 @@ class SandboxPool:
     """Runs jobs side by side; results in the order of the jobs."""
     with self._lock:
       return self._run(jobs, 0, self._tolerance)
+
+  def check(self, jobs: Sequence[CheckJob]) -> list[CheckResult]:
+    """Runs programs under tests that are programs; results in their order."""
+    with self._lock:
+      messages = [
+        {
+          "program": job.program,
+          "entry_point": job.entry_point,
+          "test": job.test,
+          "cpu_s": job.cpu_s,
+          "memory_mb": job.memory_mb,
+        }
+        for job in jobs
+      ]
+      return [
+        CheckResult(_verdict(verdict), cpu_s)
+        for _, cpu_s, verdict, _ in self._send(messages)
+      ]
 
   def oracle(self, jobs: Sequence[Job]) -> list[JobResult]:
     """Runs ground truths: what their calls return, where that is certain.
@@ -118,8 +157,6 @@ class SandboxPool:
   def _run(
     self, jobs: Sequence[Job], seed: int, tolerance: float
   ) -> list[JobResult]:
-    if self._closed:
-      raise ValueError("SandboxPool: run after close")
     messages = [
       {
         "program": job.program,
@@ -131,7 +168,20 @@ class SandboxPool:
       }
       for job in jobs
     ]
-    return [_result(row) for row in self._client.run(messages)]
+    return [_result(row) for row in self._send(messages)]
+
+  def _send(self, messages: list[dict]) -> list[list]:
+    if self._closed:
+      raise ValueError("SandboxPool: run after close")
+    return self._client.run(messages)
+
+
+def _numpy_path() -> str:
+  """The directory that numpy lies in, found without importing it."""
+  spec = importlib.util.find_spec("numpy")
+  if spec is None or spec.origin is None:
+    raise ValueError("SandboxPool: numpy=True, but numpy is not installed")
+  return str(pathlib.Path(spec.origin).parents[1])
 
 
 def _plain(job: Job) -> Job:

@@ -9,10 +9,11 @@ import sys
 import tempfile
 import time
 
-from codea1_jax.sandbox import zygote
+from codea1_jax.sandbox.check import CheckState
 from codea1_jax.sandbox.judge import JobState
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader
+from codea1_jax.sandbox.zygote import HELLO_BYTES, REPORT, REQUEST
 
 _CHUNK = 1 << 16
 _START_SECONDS = 30.0  # a start takes a fifth of a second on a free machine
@@ -22,9 +23,10 @@ _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 
 
 def start_python(
-  module: str, socket_fd: int, hash_seed: str
+  module: str, socket_fd: int, hash_seed: str, *arguments: str
 ) -> subprocess.Popen:
-  """Starts `module.main(socket_fd, pid of this process)` in a bare Python.
+  """Starts `module.main(socket_fd, pid of this process, *arguments)` in a bare
+  Python.
 
   No site packages, no user site, no current directory on its path and nothing
   of our environment. `-E` and `-I` would do that too, but would also make it
@@ -33,13 +35,18 @@ def start_python(
   code = (
     f"import sys; sys.path.append(sys.argv[1]); "
     f"from codea1_jax.sandbox.{module} import main; "
-    f"main({socket_fd}, {os.getpid()})"
+    f"main({socket_fd}, {os.getpid()}, *{arguments!r})"
   )
   environment = {
     name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ
   }
-  # One arena: each thread's own would reserve address space that is limited.
-  environment |= {"PYTHONHASHSEED": hash_seed, "MALLOC_ARENA_MAX": "1"}
+  environment |= {
+    "PYTHONHASHSEED": hash_seed,
+    # One arena: each thread's own would reserve address space that is limited.
+    "MALLOC_ARENA_MAX": "1",
+    # numpy's threads would end in a fork, and count as the child's.
+    "OPENBLAS_NUM_THREADS": "1",
+  }
   return subprocess.Popen(
     [sys.executable, "-s", "-S", "-P", "-B", "-c", code, _ROOT],
     stdin=subprocess.DEVNULL,
@@ -53,12 +60,12 @@ def start_python(
 class Zygote:
   """The manager's end of one zygote process."""
 
-  def __init__(self, hash_seed: int):
+  def __init__(self, hash_seed: int, *arguments: str):
     self.socket, theirs = socket.socketpair()
     with theirs:
       # Never 0, which would turn off hash randomization altogether.
       self.process = start_python(
-        "zygote", theirs.fileno(), str(101 + hash_seed)
+        "zygote", theirs.fileno(), str(101 + hash_seed), *arguments
       )
     self.socket.setblocking(False)
     self.isolation = ""  # known once it said hello
@@ -84,12 +91,12 @@ class Zygote:
     if not data:
       raise EOFError("a worker died")
     self._buffer += data
-    size = zygote.REPORT.size if self.ready else zygote.HELLO_BYTES
+    size = REPORT.size if self.ready else HELLO_BYTES
     if len(self._buffer) < size:
       return None
     message, self._buffer = self._buffer[:size], self._buffer[size:]
     if self.ready:
-      return zygote.REPORT.unpack(message)
+      return REPORT.unpack(message)
     self.isolation = message.decode().strip()
     return None
 
@@ -104,41 +111,32 @@ class Zygote:
       self.process.wait()
 
 
-class Worker:
-  """Runs one job at a time, in a zygote of the hash seed that it asks for."""
+class Run:
+  """One child at work: whom its claims go to, and the pipe they come by."""
 
-  def __init__(self, limits: Limits):
-    self._limits = limits
-    self._reader = FrameReader(0)
-    self.zygotes: dict[int, Zygote] = {}
-    self.job: JobState | None = None
-    self.pipe = -1  # read end of the running child's result pipe
-    self.running = False
+  def __init__(self, zygote: Zygote, part, limits: Limits, peer: int | None):
+    """Hands a part of a job to its zygote, which must be ready."""
+    self.part = part
     self.deadline = 0.0  # when the manager loses patience with the zygote
-
-  def begin(self) -> None:
-    """Hands the job to its zygote, which must be ready."""
-    text = self.job.start()
-    limits = self._limits
-    request = zygote.REQUEST.pack(
-      limits.load_cpu_s,
-      limits.call_cpu_s,
+    load_cpu_s, call_cpu_s, memory, calls = part.request
+    request = REQUEST.pack(
+      load_cpu_s,
+      call_cpu_s,
       limits.wall_factor,
-      limits.memory_mb << 20,
-      self.job.num_pending,
+      memory,
+      calls,
       limits.max_open_files,
-      self.job.hash_seed,
+      part.hash_seed,
     )
     self._reader = FrameReader(limits.max_result_bytes + _FRAME_HEAD)
     self.pipe, theirs = os.pipe()
     os.set_blocking(self.pipe, False)
-    self.running = True
-    file = _anonymous_file(text)
-    connection = self.zygotes[self.job.hash_seed].socket
+    descriptors = [_anonymous_file(part.start()), theirs]
     with contextlib.suppress(ConnectionError):  # receiving from it will tell
-      socket.send_fds(connection, [request], [file, theirs])
-    os.close(file)
-    os.close(theirs)
+      passed = descriptors if peer is None else [*descriptors, peer]
+      socket.send_fds(zygote.socket, [request], passed)
+    for descriptor in descriptors:
+      os.close(descriptor)
 
   def read_pipe(self) -> bool:
     """Passes claims to the judge; False once there is nothing more to read.
@@ -152,7 +150,7 @@ class Worker:
       return True
     try:
       for frame in self._reader.feed(data):
-        self.job.on_frame(frame)
+        self.part.on_frame(frame)
     except ValueError:
       return False
     return bool(data)
@@ -161,6 +159,26 @@ class Worker:
     if self.pipe >= 0:
       os.close(self.pipe)
       self.pipe = -1
+
+
+class Worker:
+  """Runs one job at a time, in zygotes of the hash seeds that it asks for."""
+
+  def __init__(self, limits: Limits):
+    self._limits = limits
+    self.zygotes: dict[int, Zygote] = {}
+    self.job: JobState | CheckState | None = None
+    self.runs: dict[int, Run] = {}  # by hash seed
+
+  def begin(self) -> None:
+    """Starts the job's children, who share a socket where they are two."""
+    parts = self.job.parts
+    ends = socket.socketpair() if len(parts) > 1 else ()
+    for part, peer in zip(parts, [*(end.fileno() for end in ends), None]):
+      zygote = self.zygotes[part.hash_seed]
+      self.runs[part.hash_seed] = Run(zygote, part, self._limits, peer)
+    for end in ends:
+      end.close()
 
 
 def _anonymous_file(text: bytes) -> int:

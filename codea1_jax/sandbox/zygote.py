@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 
-from codea1_jax.sandbox import child, isolation, kernel, namespaces
+from codea1_jax.sandbox import child, isolation, kernel, namespaces, proxy
 
 # load_cpu_s, call_cpu_s, wall_factor, memory bytes, calls, open files, seed
 REQUEST = struct.Struct("<dddQQQQ")
@@ -29,9 +29,10 @@ HELLO_BYTES = 64  # the isolation's names, padded
 _PRELOADED = (
   "abc base64 bisect calendar cmath collections collections.abc contextlib "
   "copy dataclasses datetime decimal enum fractions functools hashlib heapq "
-  "inspect io itertools json math numbers operator queue random re statistics "
-  "string textwrap threading types typing unicodedata uuid warnings"
+  "inspect io itertools json math numbers operator pickle queue random re "
+  "statistics string textwrap threading types typing unicodedata uuid warnings"
 )
+_JOB_FDS = [child.JOB_FD, child.RESULT_FD, proxy.PEER_FD]  # a peer: in checks
 _LOWEST_OWN, _OWN_DESCRIPTORS = 10, 64
 _SLOWEST_TICK, _FASTEST_TICK = 0.1, 0.005  # seconds between looks at a child
 
@@ -53,19 +54,33 @@ class Request:
     return self.load_cpu_s + self.num_calls * self.call_cpu_s
 
 
-def main(socket_fd: int, manager_pid: int) -> None:
-  """Isolates itself once, then serves jobs until the manager hangs up."""
+def main(
+  socket_fd: int, manager_pid: int, numpy_path: str, without: str
+) -> None:
+  """Isolates itself once, then serves jobs until the manager hangs up.
+
+  Args:
+    socket_fd: the manager's.
+    manager_pid: whose end is ours.
+    numpy_path: where numpy lies; "" to do without.
+    without: names of layers not to use, with spaces between.
+  """
+  unused = frozenset(without.split())
   for name in _PRELOADED.split():
     __import__(name)
+  if numpy_path:
+    sys.path.append(numpy_path)
+    __import__("numpy")
+    sys.path.remove(numpy_path)  # what else lies there is not for programs
   kernel.die_with_parent()
   if os.getppid() != manager_pid:
     return
-  inside = kernel.IS_LINUX and namespaces.enter()
+  inside = kernel.IS_LINUX and "userns" not in unused and namespaces.enter()
   if inside:
     _move_inside(socket_fd)
   if kernel.IS_LINUX:
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-  layers = isolation.prepare(inside)
+  layers = isolation.prepare(inside, numpy_path, unused)
   if layers.ruleset is not None:
     layers = dataclasses.replace(layers, ruleset=_raised(layers.ruleset))
   connection = socket.socket(fileno=_raised(socket_fd))
@@ -122,9 +137,9 @@ def _forget_the_project() -> None:
 
 def _serve(connection: socket.socket, layers, progress: mmap.mmap) -> bool:
   """Runs one job; False once the manager is gone."""
-  data, descriptors, _, _ = socket.recv_fds(connection, REQUEST.size, 2)
+  data, descriptors, _, _ = socket.recv_fds(connection, REQUEST.size, 3)
   # The lowest free numbers: all of the zygote's own were moved above them.
-  if descriptors != [child.JOB_FD, child.RESULT_FD]:
+  if len(descriptors) < 2 or descriptors != _JOB_FDS[: len(descriptors)]:
     return False
   while len(data) < REQUEST.size:
     data += connection.recv(REQUEST.size - len(data))
@@ -135,7 +150,7 @@ def _serve(connection: socket.socket, layers, progress: mmap.mmap) -> bool:
   except OSError:
     pid = -1
   if pid == 0:
-    _become_child(layers, request, progress)
+    _become_child(layers, request, progress, descriptors[-1])
   for descriptor in descriptors:
     os.close(descriptor)
   report = (NO_CHILD, 0, 0.0) if pid < 0 else _watch(pid, request, progress)
@@ -145,7 +160,7 @@ def _serve(connection: socket.socket, layers, progress: mmap.mmap) -> bool:
   return True
 
 
-def _become_child(layers, request: Request, progress: mmap.mmap) -> None:
+def _become_child(layers, request: Request, progress, last_fd: int) -> None:
   """Everything between the fork and the exit of a child."""
   try:
     kernel.die_with_parent()
@@ -155,7 +170,7 @@ def _become_child(layers, request: Request, progress: mmap.mmap) -> None:
     isolation.put_on(
       layers, request.total_cpu_s, request.memory_bytes, request.open_files
     )
-    os.closerange(child.RESULT_FD + 1, _OWN_DESCRIPTORS)
+    os.closerange(last_fd + 1, _OWN_DESCRIPTORS)
     gc.enable()
     child.run(progress, request.random_seed)
   finally:
