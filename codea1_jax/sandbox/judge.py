@@ -224,6 +224,8 @@ def ended(how: int, status: int, limits: Limits) -> Verdict:
   if how == zygote.WALL_LIMIT:
     detail = f"idle for {limits.wall_factor:g} times the CPU limit"
     return Verdict(Status.TIMEOUT, detail=detail)
+  if how == zygote.THREAD_LIMIT:
+    return Verdict(Status.ERROR, detail=f"over {limits.max_threads} threads")
   code = os.waitstatus_to_exitcode(status)
   if code == -signal.SIGXCPU:
     return Verdict(Status.TIMEOUT, detail="CPU time above the limit")

@@ -57,6 +57,12 @@ def drop_capabilities() -> None:
   syscall(_CAPSET[MACHINE], ctypes.byref(header), ctypes.byref(data))
 
 
+def hide_memory() -> None:
+  """Lets no other process of the same user read or trace this one."""
+  if IS_LINUX:
+    prctl(PR_SET_DUMPABLE, 0)
+
+
 def die_with_parent() -> None:
   """Asks for SIGKILL when the parent dies; nothing where that is unknown."""
   if IS_LINUX:

@@ -21,6 +21,7 @@ class Limits:
   max_call_chars: int = 262_144  # of one call, and of one expected value
   max_check_chars: int = 4_194_304  # of a check's program, and of its test
   max_open_files: int = 64
+  max_threads: int = 512  # looked at ten times a second: a bomb is cut short
 
   def __post_init__(self):
     for field in dataclasses.fields(self):

@@ -31,8 +31,8 @@ _CHUNK = 1 << 18
 def main(socket_fd: int, trainer_pid: int) -> None:
   """Serves one trainer until it hangs up or dies."""
   warnings.simplefilter("ignore")  # "invalid escape sequence" in a test
+  kernel.hide_memory()
   if kernel.IS_LINUX:
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
   manager = Manager(socket.socket(fileno=socket_fd), trainer_pid)
   try:

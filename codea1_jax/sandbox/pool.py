@@ -6,7 +6,7 @@ import pathlib
 import threading
 from collections.abc import Sequence
 
-from codea1_jax.sandbox import oracle
+from codea1_jax.sandbox import kernel, oracle
 from codea1_jax.sandbox.client import ManagerClient
 from codea1_jax.sandbox.isolation import LAYERS
 from codea1_jax.sandbox.limits import (
@@ -23,7 +23,9 @@ class SandboxPool:
   """Runs untrusted programs and says what became of each call.
 
   A context manager. `run` and `oracle` may be called from any thread; a lock
-  lets one call through at a time.
+  lets one call through at a time. Where neither landlock nor namespaces keep
+  programs from the memory of this process, it is hidden for good from all
+  processes of the user: no debugger can attach then, and no core is dumped.
   """
 
   def __init__(
@@ -80,6 +82,8 @@ class SandboxPool:
           f"sandbox: only {isolation} here, no system call filter (seccomp); "
           "allow_weak_isolation=True runs without one"
         )
+      if not {"landlock", "userns"} & set(isolation.split("+")):
+        kernel.hide_memory()  # /proc is open to programs, and answers are here
     except BaseException:
       self.close()
       raise

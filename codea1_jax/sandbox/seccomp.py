@@ -24,6 +24,7 @@ _OPEN_WRITES = 0x1 | 0x2 | 0o100 | 0o1000 | 0o2000 | 0o20000000
 _FCNTL = (0, 1, 2, 3, 4, 1030)  # dup and flags; no F_SETOWN: it sends signals
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # tty?, nonblocking
 _PRCTL_SET_NAME = 15
+_STREAMS = (1, 0o4001, 0o2000001, 0o2004001)  # nonblocking, closed by exec
 
 # name: (x86_64, aarch64); None where the machine has no such call.
 _ALLOWED = {
@@ -157,6 +158,13 @@ def _reading_own_limits() -> bytes:
   )
 
 
+def _stream_pair() -> bytes:
+  """socketpair(AF_UNIX, SOCK_STREAM): one of datagrams, though connected, can
+  send to any socket file of the machine."""
+  unix = _instruction(_JUMP_EQUAL, 1, 1, 0) + _DENY
+  return _argument(0) + unix + _one_of(1, _STREAMS)
+
+
 def _checked() -> dict[tuple[int, int | None], bytes]:
   """Calls that depend on their arguments."""
   return {
@@ -168,7 +176,7 @@ def _checked() -> dict[tuple[int, int | None], bytes]:
     (157, 167): _one_of(0, (_PRCTL_SET_NAME,)),  # prctl
     (62, 129): _one_of(0, (_OWN_PID,)),  # kill
     (234, 131): _one_of(0, (_OWN_PID,)),  # tgkill
-    (53, 199): _one_of(0, (1,)),  # socketpair: AF_UNIX
+    (53, 199): _stream_pair(),  # socketpair
     (302, 261): _reading_own_limits(),  # prlimit64
   }
 

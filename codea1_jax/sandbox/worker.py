@@ -126,6 +126,7 @@ class Run:
       memory,
       calls,
       limits.max_open_files,
+      limits.max_threads,
       part.hash_seed,
     )
     self._reader = FrameReader(limits.max_result_bytes + _FRAME_HEAD)

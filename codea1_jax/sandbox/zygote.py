@@ -20,10 +20,11 @@ import time
 
 from codea1_jax.sandbox import child, isolation, kernel, namespaces, proxy
 
-# load_cpu_s, call_cpu_s, wall_factor, memory bytes, calls, open files, seed
-REQUEST = struct.Struct("<dddQQQQ")
+# load_cpu_s, call_cpu_s, wall_factor, memory bytes, calls, open files,
+# threads, seed
+REQUEST = struct.Struct("<dddQQQQQ")
 REPORT = struct.Struct("<Bid")  # how it ended, wait status, CPU seconds
-ENDED, CPU_LIMIT, WALL_LIMIT, NO_CHILD = range(4)
+ENDED, CPU_LIMIT, WALL_LIMIT, THREAD_LIMIT, NO_CHILD = range(5)
 HELLO_BYTES = 64  # the isolation's names, padded
 
 _PRELOADED = (
@@ -47,6 +48,7 @@ class Request:
   memory_bytes: int
   num_calls: int
   open_files: int
+  threads: int
   random_seed: int
 
   @property
@@ -78,8 +80,7 @@ def main(
   inside = kernel.IS_LINUX and "userns" not in unused and namespaces.enter()
   if inside:
     _move_inside(socket_fd)
-  if kernel.IS_LINUX:
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+  kernel.hide_memory()
   layers = isolation.prepare(inside, numpy_path, unused)
   if layers.ruleset is not None:
     layers = dataclasses.replace(layers, ruleset=_raised(layers.ruleset))
@@ -198,6 +199,9 @@ def _watch(pid: int, request: Request, progress: mmap.mmap):
       stage_cpu, idle = claimed_cpu if honest else last_cpu, 0.0
     if cpu - stage_cpu > budget:
       return CPU_LIMIT, *_kill(pid)
+    # No limit of the kernel's counts the threads of root, or of one process.
+    if len(_threads()) > request.threads:
+      return THREAD_LIMIT, *_kill(pid)
     # A nap that took much longer than asked for was no fault of the child.
     if not _wants_to_run():
       idle += min(wall - last_wall, 2 * nap)
@@ -220,21 +224,29 @@ def _cpu_seconds(pid: int) -> float:
   return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid(3) does
 
 
-def _wants_to_run() -> bool:
-  """Whether a thread of the child is ready: on a busy machine it only waits.
+def _threads() -> list[str]:
+  """Paths of the child's threads under /proc; none where it does not tell.
 
-  Looked up under /proc, where the child goes by its number outside of our
-  process namespace. False where /proc does not tell: then all time is idle.
+  The child goes there by its number outside of our process namespace.
   """
   try:
     with open("/proc/thread-self/children", encoding="ascii") as file:
       (number,) = file.read().split()
-    for thread in os.listdir(f"/proc/{number}/task"):
-      with open(f"/proc/{number}/task/{thread}/stat", "rb") as file:
-        if file.read().rpartition(b")")[2].split()[0] == b"R":
-          return True
+    tasks = f"/proc/{number}/task"
+    return [f"{tasks}/{thread}" for thread in os.listdir(tasks)]
   except (OSError, ValueError):
-    pass
+    return []
+
+
+def _wants_to_run() -> bool:
+  """Whether a thread of the child is ready: on a busy machine it only waits.
+
+  False where /proc does not tell: then all time is idle.
+  """
+  for thread in _threads():
+    with contextlib.suppress(OSError), open(f"{thread}/stat", "rb") as file:
+      if file.read().rpartition(b")")[2].split()[0] == b"R":
+        return True
   return False
 
 
