@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import process_tree as tree
 import pytest
 
 from codea1_jax.sandbox import Job, Limits, SandboxPool
@@ -32,43 +33,6 @@ print("running", flush=True)
 """
 
 
-def _processes():
-  """pid -> (parent, state) of everything that runs."""
-  found = {}
-  for entry in pathlib.Path("/proc").iterdir():
-    if entry.name.isdigit():
-      try:
-        text = (entry / "stat").read_text()
-      except OSError:
-        continue
-      state, parent = text.rsplit(")", 1)[1].split()[:2]
-      found[int(entry.name)] = (int(parent), state)
-  return found
-
-
-def _below(pid):
-  """All descendants of a process, zombies too."""
-  processes = _processes()
-  below, new = set(), {pid}
-  while new:
-    new = {p for p, (parent, _) in processes.items() if parent in new} - below
-    below |= new
-  return below
-
-
-def _running(pids):
-  """Which of them still run; a zombie of somebody else's does not."""
-  states = _processes()
-  return {p for p in pids if p in states and states[p][1] not in "ZX"}
-
-
-def _wait_until(condition, seconds):
-  end = time.monotonic() + seconds
-  while not condition() and time.monotonic() < end:
-    time.sleep(0.05)
-  return condition()
-
-
 def _start_trainer(ending):
   process = subprocess.Popen(
     [sys.executable, "-c", _TRAINER.format(ending=ending)],
@@ -77,7 +41,7 @@ def _start_trainer(ending):
     text=True,
   )
   assert process.stdout.readline() == "running\n"
-  below = _below(process.pid)
+  below = tree.below(process.pid)
   assert len(below) >= 5  # a manager, zygotes of two kinds, two children
   return process, below
 
@@ -88,7 +52,7 @@ def test_a_killed_trainer_leaves_nothing_running(signal_number):
   process.send_signal(signal_number)
   process.wait()
   process.stdout.close()
-  assert _wait_until(lambda: not _running(below), 5.0)
+  assert tree.wait_until(lambda: not tree.running(below), 5.0)
 
 
 @pytest.mark.parametrize("ending", ["sys.exit(0)", "raise ValueError"])
@@ -96,17 +60,17 @@ def test_a_trainer_that_forgets_to_close_leaves_nothing(ending):
   process, below = _start_trainer("sys.stderr.close();" + ending)
   process.wait(10.0)
   process.stdout.close()
-  assert _wait_until(lambda: not _running(below), 5.0)
+  assert tree.wait_until(lambda: not tree.running(below), 5.0)
 
 
 def test_a_killed_manager_leaves_nothing_running():
   process, below = _start_trainer("time.sleep(100)")
   manager = [
-    p for p, (parent, _) in _processes().items() if parent == process.pid
+    p for p, (parent, _) in tree.processes().items() if parent == process.pid
   ]
   os.kill(manager[0], signal.SIGKILL)
   try:
-    assert _wait_until(lambda: not _running(below), 5.0)
+    assert tree.wait_until(lambda: not tree.running(below), 5.0)
   finally:
     process.kill()
     process.wait()
@@ -114,13 +78,13 @@ def test_a_killed_manager_leaves_nothing_running():
 
 
 def test_close_leaves_no_process_zombie_or_descriptor():
-  before = _below(os.getpid()), sorted(os.listdir("/proc/self/fd"))
+  before = tree.below(os.getpid()), sorted(os.listdir("/proc/self/fd"))
   pool = SandboxPool(workers=2)
   pool.oracle([_ECHO])
   pool.run([_ECHO] * 50)
-  assert len(_below(os.getpid()) - before[0]) >= 5
+  assert len(tree.below(os.getpid()) - before[0]) >= 5
   pool.close()
-  assert _wait_until(lambda: _below(os.getpid()) <= before[0], 2.0)
+  assert tree.wait_until(lambda: tree.below(os.getpid()) <= before[0], 2.0)
   assert sorted(os.listdir("/proc/self/fd")) == before[1]
 
 
@@ -129,14 +93,14 @@ def test_an_interrupted_run_leaves_nothing_and_can_go_on(monkeypatch):
     time.sleep(0.2)
     raise KeyboardInterrupt
 
-  before = _below(os.getpid())
+  before = tree.below(os.getpid())
   limits = Limits(wall_factor=1000.0)
   with SandboxPool(workers=1, limits=limits) as pool:
     with monkeypatch.context() as patch:
       patch.setattr(pool._client, "_receive", interrupt)
       with pytest.raises(KeyboardInterrupt):
         pool.run([_SLEEP])
-    assert _wait_until(lambda: _below(os.getpid()) <= before, 5.0)
+    assert tree.wait_until(lambda: tree.below(os.getpid()) <= before, 5.0)
     assert pool.run([_ECHO])[0].calls[0].passed
 
 
@@ -160,7 +124,7 @@ with SandboxPool(workers=1) as pool:
   )
   zombies = set()
   while process.poll() is None:
-    states, below = _processes(), _below(process.pid)
+    states, below = tree.processes(), tree.below(process.pid)
     zombies |= {p for p in below if states.get(p, (0, ""))[1] == "Z"}
     time.sleep(0.05)
   assert process.returncode == 0
