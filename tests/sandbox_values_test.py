@@ -47,6 +47,11 @@ _PLAIN = [
   [2**63] * 8,
   [True] * 8,
   [[1] * 8, ["a"] * 8],
+  [1, 2.5, -1, 0.0] * 3,
+  ["a", "é", "", "\ud800"] * 5,
+  [(1, 2), (), (3,)] * 4,
+  tuple([["x", 'y"'], ["x"]] * 9),
+  [[[1, 2.0]] * 9] * 9,
 ]
 
 
@@ -213,11 +218,15 @@ def test_claims_become_values_again():
     b"u\x01\x00\x00\x00\xff",
     b"l\x01\x00\x00\x00" * 101 + b"N",
     b"l\x0b\x00\x00\x00" + b"N" * 11,
-    b"plq\x0b\x00\x00\x00" + bytes(88),  # more items than allowed
-    b"plq\x02\x00\x00\x00" + bytes(15),
-    b"plx\x01\x00\x00\x00" + bytes(8),
-    b"pdq\x01\x00\x00\x00" + bytes(8),
-    b"plu\x01\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00a",  # length 2
+    b"pl\x0b\0\0\0q" + bytes(88),  # more items than allowed
+    b"pl\2\0\0\0q" + bytes(15),
+    b"pl\1\0\0\0x" + bytes(8),
+    b"pd\1\0\0\0q" + bytes(8),
+    b"pl\1\0\0\0m\2" + bytes(8),
+    b"pl\1\0\0\0u\2\0\0\0\1\0\0\0a",  # one string of length 2
+    b"pl\1\0\0\0v\1\0\0\0\1\0\0\0\1\0\0\0a\1",  # beyond the table
+    b"rls\1\0\0\0\1\0\0\0q" + bytes(8),
+    b"rll\2\0\0\0\5\0\0\0\5\0\0\0q" + bytes(80),  # 12 items
   ],
   ids=repr,
 )
@@ -234,7 +243,9 @@ def test_mutated_claims_raise_nothing_but_value_errors():
   for _ in range(5000):
     data = bytearray(rng.choice(seeds))
     for _ in range(rng.randrange(1, 4)):
-      data[rng.randrange(len(data))] = rng.choice(b"NTFiubfcltszdpq\0\x01\xff")
+      data[rng.randrange(len(data))] = rng.choice(
+        b"NTFiubfcltszdpqrmv\0\x01\xff"
+      )
     try:
       tree = encoding.decode(bytes(data), 100)
     except ValueError:

@@ -15,6 +15,8 @@ import dataclasses
 import itertools
 import struct
 
+from codea1_jax.sandbox import columns
+
 MAX_DEPTH = 100  # Python's own tokenizer stops at 200 nested brackets
 
 
@@ -40,9 +42,7 @@ _DICTS = (
   collections.defaultdict,
 )
 _SEQUENCES = {list: b"l", tuple: b"t", set: b"s", frozenset: b"z"}
-# Containers of so many scalars of one of these kinds travel in one piece.
-_FEWEST_PACKED = 8
-_PACKED = {int: b"q", float: b"d", str: b"u"}
+_FEWEST = 8  # elements of a container that is worth a column
 # Equal to Python's numbers, and what numpy's functions return instead of them.
 _NUMPY_SCALARS = frozenset(
   [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -95,7 +95,7 @@ def _encode(value, parts: list[bytes], budget: list[int], depth: int) -> None:
     _spend(budget, 9)
     parts.append(struct.pack("<cd", b"f", value))
   elif kind in _SEQUENCES:
-    if len(value) >= _FEWEST_PACKED and _pack(value, parts, budget, depth):
+    if len(value) >= _FEWEST and _encode_many(value, parts, budget, depth):
       return
     _enter(parts, budget, depth, _SEQUENCES[kind], len(value))
     for item in value:
@@ -117,31 +117,42 @@ def _encode(value, parts: list[bytes], budget: list[int], depth: int) -> None:
     raise ValueError(f"result holds a {kind.__name__}, not plain data")
 
 
-def _pack(value, parts: list[bytes], budget: list[int], depth: int) -> bool:
-  """Encodes a container of one kind of scalar in one piece, where it is one."""
+def _encode_many(value, parts, budget: list[int], depth: int) -> bool:
+  """Encodes a container of scalars, or of rows of them, in one piece.
+
+  Says whether it could: they are of one kind, as columns.py wants it.
+  """
+  tag = _SEQUENCES[type(value)]
+  if len(value) > budget[1]:
+    raise ValueError("result too large")
+  column = columns.pack(value)
+  if column is not None:
+    _enter(parts, budget, depth, b"p" + tag, len(value))
+    _add_column(parts, budget, column, len(value))
+    return True
   kinds = set(map(type, value))
-  code = _PACKED.get(kinds.pop()) if len(kinds) == 1 else None
-  if code is None:
+  if kinds != {list} and kinds != {tuple}:
     return False
-  count = len(value)
-  _check_size(budget, 4 * count)
-  if code == b"u":
-    text = "".join(value)
-    _check_size(budget, len(text))
-    lengths = struct.pack(f"<{count}I", *map(len, value))
-    data = lengths + _sized(b"", text.encode("utf-8", "surrogatepass"))
-  else:
-    try:
-      data = struct.pack(f"<{count}{code.decode()}", *value)
-    except struct.error:  # an integer of more than 64 bits
-      return False
-  _enter(parts, budget, depth, b"p" + _SEQUENCES[type(value)] + code, count)
+  lengths = list(map(len, value))
+  total = sum(lengths)
+  if total > budget[1]:
+    raise ValueError("result too large")
+  column = columns.pack(list(itertools.chain.from_iterable(value)))
+  if column is None or depth + 1 >= MAX_DEPTH:
+    return False
+  inner = _SEQUENCES[kinds.pop()]
+  _enter(parts, budget, depth, b"r" + tag + inner, len(value))
+  data = struct.pack(f"<{len(value)}I", *lengths)
+  _add_column(parts, budget, data + column, len(value) + total)
+  return True
+
+
+def _add_column(parts, budget: list[int], data: bytes, items: int) -> None:
   budget[0] -= len(data)
-  budget[1] -= count
-  if budget[0] < 0:
+  budget[1] -= items
+  if budget[0] < 0 or budget[1] < 0:
     raise ValueError("result too large")
   parts.append(data)
-  return True
 
 
 def _sized(tag: bytes, data: bytes) -> bytes:
@@ -184,24 +195,21 @@ def _decode(data: bytes, at: int, items: int, depth: int):
   if tag in _KEYWORDS:
     return _KEYWORDS[tag], at + 1, items
   if tag == 102:  # f
-    return struct.unpack_from("<d", _need(data, at + 1, 8))[0], at + 9, items
+    return (
+      struct.unpack_from("<d", columns.take(data, at + 1, 8))[0],
+      at + 9,
+      items,
+    )
   if tag == 99:  # c
-    pair = struct.unpack_from("<dd", _need(data, at + 1, 16))
+    pair = struct.unpack_from("<dd", columns.take(data, at + 1, 16))
     return complex(*pair), at + 17, items
-  if tag == 112:  # p
-    return _packed(data, at, items, depth)
-  size = int.from_bytes(_need(data, at + 1, 4), "little")
+  if tag in (112, 114):  # p, r
+    return (_packed if tag == 112 else _rows)(data, at, items, depth)
+  size = int.from_bytes(columns.take(data, at + 1, 4), "little")
   if tag in _SCALARS:
-    text = _need(data, at + 5, size)
+    text = columns.take(data, at + 5, size)
     return _scalar(tag, text), at + 5 + size, items
   return _container(data, at, items, depth, size)
-
-
-def _need(data: bytes, at: int, size: int) -> bytes:
-  piece = data[at : at + size]
-  if len(piece) != size:
-    raise ValueError("claim cut short")
-  return piece
 
 
 def _scalar(tag: int, data: bytes):
@@ -236,27 +244,36 @@ def _sequence(tag: bytes, children: list):
 
 
 def _packed(data: bytes, at: int, items: int, depth: int):
-  """A container of scalars of one kind, in one piece."""
+  """A container of scalars in one piece."""
   if depth >= MAX_DEPTH:
     raise ValueError(f"bad claim: depth {depth}")
-  tag, code = data[at + 1 : at + 2], data[at + 2 : at + 3]
-  count = int.from_bytes(_need(data, at + 3, 4), "little")
-  if count > items or code not in _PACKED.values():
-    raise ValueError(f"bad claim: {count} packed items of kind {code!r}")
-  width, at = (4 if code == b"u" else 8) * count, at + 7
-  piece = _need(data, at, width)
-  at += width
-  if code != b"u":
-    children = list(struct.unpack(f"<{count}{code.decode()}", piece))
-    return _sequence(tag, children), at, items - count
-  size = int.from_bytes(_need(data, at, 4), "little")
-  text = _need(data, at + 4, size).decode("utf-8", "surrogatepass")
-  ends = list(itertools.accumulate(struct.unpack(f"<{count}I", piece)))
-  if ends[-1:] != [len(text)] * (count > 0):
-    raise ValueError("bad claim: packed strings of another length")
-  starts = [0, *ends]
-  children = [text[start:end] for start, end in zip(starts, ends)]
-  return _sequence(tag, children), at + 4 + size, items - count
+  count = int.from_bytes(columns.take(data, at + 2, 4), "little")
+  if count > items:
+    raise ValueError("too many items")
+  children, end = columns.unpack(data, at + 6, count)
+  return _sequence(data[at + 1 : at + 2], children), end, items - count
+
+
+def _rows(data: bytes, at: int, items: int, depth: int):
+  """A container of lists or tuples of scalars in one piece."""
+  outer, inner = data[at + 1 : at + 2], data[at + 2 : at + 3]
+  if depth + 1 >= MAX_DEPTH or inner not in (b"l", b"t"):
+    raise ValueError(f"bad claim: rows {inner!r} at depth {depth}")
+  count = int.from_bytes(columns.take(data, at + 3, 4), "little")
+  if count > items:
+    raise ValueError("too many items")
+  lengths = struct.unpack(f"<{count}I", columns.take(data, at + 7, 4 * count))
+  total = sum(lengths)
+  if count + total > items:
+    raise ValueError("too many items")
+  values, end = columns.unpack(data, at + 7 + 4 * count, total)
+  kind = list if inner == b"l" else tuple
+  rest = iter(values)
+  rows = [kind(itertools.islice(rest, length)) for length in lengths]
+  return _sequence(outer, rows), end, items - count - total
+
+
+_CONTAINERS = frozenset((list, tuple, SetNode, DictNode))
 
 
 def build(value):
@@ -269,6 +286,8 @@ def build(value):
   """
   kind = type(value)
   if kind is list or kind is tuple:
+    if _CONTAINERS.isdisjoint(map(type, value)):
+      return value  # most are flat
     return kind(map(build, value))
   try:
     if kind is SetNode:

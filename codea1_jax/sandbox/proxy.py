@@ -14,7 +14,7 @@ import struct
 from codea1_jax.sandbox.encoding import build, decode, encode
 
 PEER_FD = 5
-MAX_BYTES, MAX_ITEMS = 1 << 26, 1 << 22  # of one answer
+MAX_BYTES, MAX_ITEMS = 1 << 28, 1 << 28  # of one answer
 _HEAD = struct.Struct("<I")
 
 
