@@ -259,7 +259,7 @@ def make_generate(
     queues = [collections.deque() for _ in range(num)]
     place = np.zeros(count, np.int32)
     queue = _Queue(config, np.asarray(keys), limit, queues, held, place)
-    params = device.prepare(params)
+    params = _prepare(device, params, model_config)
     slots = None
     while chunks or any(queue.waiting) or (queue.held >= 0).any():
       if chunks and not any(queue.waiting):
@@ -285,6 +285,18 @@ def make_generate(
     return output
 
   return generate
+
+
+def _prepare(device: _Device, params, model_config: qwen.QwenConfig):
+  """Parameters for the decode loop; what stays as it is is not copied."""
+  dtype = np.dtype(model_config.dtype)
+  kept = {
+    name: value
+    for name, value in params.items()
+    if name != "layers" and (value.dtype == dtype or name.endswith("norm"))
+  }
+  rest = {name: params[name] for name in params.keys() - kept.keys()}
+  return kept | device.prepare(rest)
 
 
 def _blank(count, config: SamplingConfig, pad_id) -> sampling.SampleOutput:

@@ -191,7 +191,7 @@ def test_unstack_converts_matrices_but_not_norms(params):
   config = dataclasses.replace(CONFIG, dtype="bfloat16")
   split = qwen.unstack(params, config)
   assert split["embedding"].dtype == jnp.bfloat16
-  assert split["layers"][0]["qkv"].dtype == jnp.bfloat16
+  assert split["layers"][0]["qkv"].rows.dtype == jnp.bfloat16
   assert split["layers"][0]["mlp_norm"].dtype == jnp.float32
   assert split["final_norm"].dtype == jnp.float32
 
