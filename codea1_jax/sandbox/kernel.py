@@ -11,6 +11,7 @@ MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(
 )
 
 PR_SET_PDEATHSIG = 1
+PR_GET_DUMPABLE = 3
 PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
 PR_SET_CHILD_SUBREAPER = 36
@@ -21,12 +22,12 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def prctl(option: int, *arguments: int) -> None:
+def prctl(option: int, *arguments: int) -> int:
   """prctl(2); raises OSError where the kernel refuses."""
   if not IS_LINUX:
     raise OSError("prctl: not a Linux kernel")
   padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
-  _check(_libc.prctl(option, *padded), f"prctl {option}")
+  return _check(_libc.prctl(option, *padded), f"prctl {option}")
 
 
 def syscall(number: int, *arguments) -> int:
@@ -61,6 +62,11 @@ def hide_memory() -> None:
   """Lets no other process of the same user read or trace this one."""
   if IS_LINUX:
     prctl(PR_SET_DUMPABLE, 0)
+
+
+def cpu_clock(pid: int) -> int:
+  """The id of a process's CPU clock, as clock_getcpuclockid(3) makes it."""
+  return (~pid << 3) | 2
 
 
 def die_with_parent() -> None:

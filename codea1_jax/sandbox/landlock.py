@@ -30,6 +30,13 @@ _SYSTEM_PATHS = (
 _NOT_STANDARD = ("site-packages", "dist-packages")
 
 
+def abi() -> int:
+  """The kernel's version of landlock; OSError where it has none."""
+  if not kernel.IS_LINUX:
+    raise OSError("landlock: not a Linux kernel")
+  return kernel.syscall(_CREATE_RULESET, None, 0, 1)
+
+
 def build(numpy_path: str = "") -> int:
   """A descriptor of the rules, to be made once and used by every child.
 
@@ -39,14 +46,12 @@ def build(numpy_path: str = "") -> int:
   Raises:
     OSError: the kernel has no landlock.
   """
-  if not kernel.IS_LINUX:
-    raise OSError("landlock: not a Linux kernel")
-  abi = kernel.syscall(_CREATE_RULESET, None, 0, 1)
-  rights = (1 << _RIGHTS_BY_ABI.get(abi, _LATEST_RIGHTS)) - 1
+  version = abi()
+  rights = (1 << _RIGHTS_BY_ABI.get(version, _LATEST_RIGHTS)) - 1
   attributes = struct.pack("<Q", rights)
-  if abi >= 4:
+  if version >= 4:
     attributes += struct.pack("<Q", _NET_RIGHTS)
-  if abi >= 6:
+  if version >= 6:
     attributes += struct.pack("<Q", _SCOPES)
   buffer = ctypes.create_string_buffer(attributes, len(attributes))
   ruleset = kernel.syscall(

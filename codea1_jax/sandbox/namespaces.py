@@ -5,8 +5,13 @@ import os
 from codea1_jax.sandbox import kernel
 
 _UNSHARE = {"x86_64": 272, "aarch64": 97}
-_NEW_UTS, _NEW_IPC, _NEW_USER = 0x04000000, 0x08000000, 0x10000000
-_NEW_PID, _NEW_NET = 0x20000000, 0x40000000
+FLAGS = {
+  "user": 0x10000000,
+  "pid": 0x20000000,
+  "net": 0x40000000,
+  "ipc": 0x08000000,
+  "uts": 0x04000000,
+}
 
 
 def enter() -> bool:
@@ -20,7 +25,7 @@ def enter() -> bool:
   if pid == 0:
     status = 1
     try:
-      _leave()
+      unshare(*FLAGS)
       if os.fork() == 0:
         os._exit(0)
       status = os.waitstatus_to_exitcode(os.wait()[1])
@@ -28,17 +33,20 @@ def enter() -> bool:
       os._exit(status)
   if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
     return False
-  _leave()
+  unshare(*FLAGS)
   return True
 
 
-def _leave() -> None:
-  """Raises OSError (or KeyError on a machine not known) where refused."""
+def unshare(*names: str) -> None:
+  """Enters new namespaces, a user namespace always among them.
+
+  Raises:
+    OSError: the kernel refuses.
+    KeyError: a machine not known.
+  """
   uid, gid = os.getuid(), os.getgid()
-  kernel.syscall(
-    _UNSHARE[kernel.MACHINE],
-    _NEW_USER | _NEW_PID | _NEW_NET | _NEW_IPC | _NEW_UTS,
-  )
+  flags = {FLAGS[name] for name in ("user", *names)}
+  kernel.syscall(_UNSHARE[kernel.MACHINE], sum(flags))
   _write("/proc/self/setgroups", "deny")
   _write("/proc/self/uid_map", f"{uid} {uid} 1")
   _write("/proc/self/gid_map", f"{gid} {gid} 1")

@@ -221,7 +221,7 @@ def _cpu_seconds(pid: int) -> float:
   """A process's CPU clock, all threads; 0 where only RLIMIT_CPU can tell."""
   if not kernel.IS_LINUX:
     return 0.0
-  return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid(3) does
+  return time.clock_gettime(kernel.cpu_clock(pid))
 
 
 def _threads() -> list[str]:
