@@ -20,6 +20,10 @@ PR_SET_NO_NEW_PRIVS = 38
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION_3 = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+# Made once, not in each child: header and three empty sets of two words.
+_CAPABILITIES = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 def prctl(option: int, *arguments: int) -> int:
@@ -36,7 +40,6 @@ def syscall(number: int, *arguments) -> int:
     ctypes.c_long(value) if isinstance(value, int) else value
     for value in arguments
   ]
-  _libc.syscall.restype = ctypes.c_long
   return _check(
     _libc.syscall(ctypes.c_long(number), *values), f"syscall {number}"
   )
@@ -53,9 +56,7 @@ def drop_capabilities() -> None:
   """Empties all capability sets: root is then an owner of files, no more."""
   if MACHINE not in _CAPSET:
     raise OSError(f"capset: unknown machine {MACHINE}")
-  header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-  data = (ctypes.c_uint32 * 6)()
-  syscall(_CAPSET[MACHINE], ctypes.byref(header), ctypes.byref(data))
+  syscall(_CAPSET[MACHINE], _CAPABILITIES, _NO_CAPABILITIES)
 
 
 def hide_memory() -> None:

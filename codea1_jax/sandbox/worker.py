@@ -32,8 +32,11 @@ def start_python(
   of our environment. `-E` and `-I` would do that too, but would also make it
   ignore the hash seed.
   """
+  # The library's own hooks (threading, random) would take a fifth of a child's
+  # time, for nothing: a zygote has one thread, and each child gets its seed.
   code = (
-    f"import sys; sys.path.append(sys.argv[1]); "
+    f"import os, sys; os.register_at_fork = lambda **hooks: None; "
+    f"sys.path.append(sys.argv[1]); "
     f"from codea1_jax.sandbox.{module} import main; "
     f"main({socket_fd}, {os.getpid()}, *{arguments!r})"
   )

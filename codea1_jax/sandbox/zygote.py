@@ -12,6 +12,7 @@ import fcntl
 import gc
 import mmap
 import os
+import posix
 import signal
 import socket
 import struct
@@ -132,6 +133,7 @@ def _forget_the_project() -> None:
   for name in [name for name in sys.modules if name.startswith("codea1_jax")]:
     del sys.modules[name]
   sys.argv[:] = [""]
+  os.register_at_fork = posix.register_at_fork  # see worker.start_python
   os.environ.clear()
   sys.dont_write_bytecode = True
 
