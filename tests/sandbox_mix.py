@@ -98,6 +98,20 @@ def resident_mb(pid: int) -> float:
   return int(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def num_descriptors(pid: int) -> int:
+  """0 where only root may look: a manager cannot be traced."""
+  try:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+  except PermissionError:
+    return 0
+
+
+def num_zombies(parent: int) -> int:
+  return sum(
+    fields[0] == "Z" and int(fields[1]) == parent for fields in stats().values()
+  )
+
+
 def job_files() -> list[pathlib.Path]:
   """Files of the machine's temporary directories that hold a job's text."""
   found = []

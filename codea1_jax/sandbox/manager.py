@@ -69,6 +69,7 @@ class Manager:
       if os.getppid() != self._trainer_pid:
         return
       self._enforce_deadlines()
+      _reap_orphans()  # they may die later than their zygote
       self._dispatch()
 
   def close(self) -> None:
@@ -217,7 +218,6 @@ class Manager:
     zygote = worker.zygotes.pop(hash_seed)
     self._ignore(zygote.socket.fileno())
     zygote.close()
-    _reap_orphans()
     self._start_failures += not zygote.ready
     if self._start_failures >= _MAX_START_FAILURES:
       self._give_up()
@@ -258,7 +258,10 @@ def _has_data(fd: int) -> bool:
 
 
 def _reap_orphans() -> None:
-  """Collects what a dead zygote left to us as its subreaper."""
+  """Collects what a dead zygote left to us as its subreaper.
+
+  Maybe the zygote itself too, whose Popen then finds that it is gone.
+  """
   with contextlib.suppress(ChildProcessError):
     while os.waitpid(-1, os.WNOHANG)[0]:
       pass
