@@ -62,14 +62,16 @@ class Manager:
   def serve(self) -> None:
     """Loops over events until the trainer is gone."""
     while not self._trainer_gone:
-      for fd, _ in self._poll.poll(1000 * _TICK):
+      events = self._poll.poll(1000 * _TICK)
+      if not events:
+        _reap_orphans()  # some die later than their zygote
+      for fd, _ in events:
         handler = self._handlers.get(fd)
         if handler is not None:  # not closed by an earlier event
           handler()
       if os.getppid() != self._trainer_pid:
         return
       self._enforce_deadlines()
-      _reap_orphans()  # they may die later than their zygote
       self._dispatch()
 
   def close(self) -> None:
@@ -218,6 +220,7 @@ class Manager:
     zygote = worker.zygotes.pop(hash_seed)
     self._ignore(zygote.socket.fileno())
     zygote.close()
+    _reap_orphans()
     self._start_failures += not zygote.ready
     if self._start_failures >= _MAX_START_FAILURES:
       self._give_up()
