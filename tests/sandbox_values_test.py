@@ -296,6 +296,31 @@ def test_what_is_no_literal(text):
     _literal(text)
 
 
+def test_what_is_simple_is_read_as_by_the_parser():
+  rng = random.Random(2)
+  seeds = ["[1, -2.5e3, 'a']", '[["é", ""], [0.0, 12]]', "'x, y'", "-7"]
+  seeds += ["['a', 'b'], [1]", "1e400, [-0.0], []"]
+  letters = "[]'\",.-+0123459eE_ ()abtrue#\t\n{}\\\0jJ"
+  simple = 0
+  for _ in range(20_000):
+    text = list(rng.choice(seeds))
+    for _ in range(rng.randrange(3)):
+      text[rng.randrange(len(text))] = rng.choice(letters)
+      text.insert(rng.randrange(len(text)), rng.choice(letters))
+    text = "".join(text)
+    call = calls.arguments_source
+    found, value = values.simple_literal(text, _CHARS)
+    whole, _ = values.simple_literal(f"[{text}]", _CHARS)
+    if found:
+      node = values.parse_expression(text, _CHARS)
+      assert repr(values.literal_value(node, 0)) == repr(value), text
+    if whole:  # a comma more, and the parser has to read it
+      slow = f"f({text}, )" if text.strip() else "f( )"
+      assert call(f"f({text})", "f", _CHARS) == call(slow, "f", _CHARS), text
+    simple += found + whole
+  assert simple > 5000
+
+
 def test_call_arguments():
   def arguments(text):
     return calls.arguments_source(text, "f", _CHARS)

@@ -3,7 +3,12 @@
 import ast
 
 from codea1_jax.sandbox.encoding import DictNode
-from codea1_jax.sandbox.values import literal_value, parse_expression, source
+from codea1_jax.sandbox.values import (
+  literal_value,
+  parse_expression,
+  simple_literal,
+  source,
+)
 
 
 def arguments_source(call: str, entry_point: str, max_chars: int) -> str:
@@ -14,6 +19,12 @@ def arguments_source(call: str, entry_point: str, max_chars: int) -> str:
   Raises:
     ValueError: the call is not one of `entry_point` with literal arguments.
   """
+  call = call.strip()
+  if call.startswith(f"{entry_point}(") and call.endswith(")"):
+    inner = f"[{call[len(entry_point) + 1 : -1]}]"
+    found, positional = simple_literal(inner, max_chars)
+    if found:
+      return f"({source(tuple(positional))}, {{}})"
   node = parse_expression(call, max_chars)
   if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
     raise ValueError(f"not a call of {entry_point}")
