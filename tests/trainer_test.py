@@ -98,6 +98,7 @@ def test_same_seed_same_numbers_and_resume(tmp_path):
   assert sum(code["selected"] for code in record["codes"]) == 1
 
 
+@pytest.mark.slow
 def test_seeds_differ(tmp_path):
   rows = []
   for seed in (0, 1):
