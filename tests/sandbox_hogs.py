@@ -215,6 +215,18 @@ HOGS = {
   "mapping": ("error memory", "import mmap; x == 1 and mmap.mmap(-1, 1 << 34)"),
   "percent width": ("memory", "x == 1 and '%*d' % (10**9, 1)"),
   "join": ("memory", "x == 1 and ','.join(['x' * 10**6] * 10**4)"),
+  "a long string many times": (
+    "error memory",
+    "return ['x' * 20_000] * 5000 if x == 1 else x",
+  ),
+  "frozensets in each other": (
+    "fail",
+    """
+    inner = frozenset()
+    for _ in range(90): inner = frozenset([inner])
+    if x == 1: return inner
+    """,
+  ),
   "shift": ("error memory", "x == 1 and 1 << (1 << 40)"),
   "a million digits": (
     "timeout",

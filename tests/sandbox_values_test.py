@@ -225,6 +225,7 @@ def test_claims_become_values_again():
     b"pl\1\0\0\0m\2" + bytes(8),
     b"pl\1\0\0\0u\2\0\0\0\1\0\0\0a",  # one string of length 2
     b"pl\1\0\0\0v\1\0\0\0\1\0\0\0\1\0\0\0a\1",  # beyond the table
+    b"pl\1\0\0\0v\1\0\0\0\x21\0\0\0\x21\0\0\0" + b"a" * 33 + b"\0",
     b"rls\1\0\0\0\1\0\0\0q" + bytes(8),
     b"rll\2\0\0\0\5\0\0\0\5\0\0\0q" + bytes(80),  # 12 items
   ],

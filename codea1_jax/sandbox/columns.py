@@ -9,6 +9,7 @@ import itertools
 import struct
 
 _FEW = 255  # distinct strings that a byte can number
+_SHORT = 32  # characters that a byte may stand for: small claims stay small
 _SIZE = struct.Struct("<I")
 
 
@@ -41,7 +42,8 @@ def _pack_numbers(values) -> bytes:
 def _pack_strings(values) -> bytes:
   """Lengths and one text, or a table of a few strings and their numbers."""
   table = dict.fromkeys(values)
-  if len(table) <= _FEW and len(table) * 4 <= len(values):
+  few = len(table) <= _FEW and len(table) * 4 <= len(values)
+  if few and max(map(len, table)) <= _SHORT:
     numbers = {text: number for number, text in enumerate(table)}
     body = bytes(map(numbers.__getitem__, values))
     return b"v" + _SIZE.pack(len(table)) + _texts(table) + body
@@ -74,6 +76,8 @@ def unpack(data: bytes, at: int, count: int) -> tuple[list, int]:
   if size > _FEW:
     raise ValueError(f"bad claim: table of {size} strings")
   table, at = _unpack_texts(data, at + 4, size)
+  if max(map(len, table), default=0) > _SHORT:
+    raise ValueError("bad claim: a long string in a table")
   numbers = take(data, at, count)
   if numbers and max(numbers) >= size:
     raise ValueError("bad claim: a number beyond the table")

@@ -15,6 +15,7 @@ from codea1_jax.sandbox.encoding import MAX_DEPTH, DictNode, SetNode
 
 # Escapes and dicts differ between the two, JSON's names are not Python's.
 _NOT_ALIKE = re.compile(r"[\\{]|true|false|null|NaN|Infinity")
+_SIGN_BETWEEN = re.compile(r"(?<=[^e])([+-])")  # of two parts, no exponent's
 _MAX_DIGITS = 4000  # beyond about 4300 digits Python refuses decimal integers
 
 
@@ -147,7 +148,10 @@ def _number(node: ast.expr):
   if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
     real, imag = _signed(node.left), _signed(node.right)
     if type(real) is not complex and type(imag) is complex:
-      return real + imag if isinstance(node.op, ast.Add) else real - imag
+      try:
+        return real + imag if isinstance(node.op, ast.Add) else real - imag
+      except OverflowError:
+        raise ValueError("an integer beyond the floats in a sum") from None
   return _signed(node)
 
 
@@ -258,8 +262,8 @@ def source(value) -> str:
   if kind is float:
     return repr(value).replace("inf", "1e309")
   if kind is complex:
-    text = re.sub("inf", "1e309", repr(value))
-    return ast.unparse(ast.parse(text, mode="eval"))
+    text = repr(value).strip("()").replace("inf", "1e309")
+    return _SIGN_BETWEEN.sub(r" \1 ", text)
   if kind is list:
     return f"[{', '.join(map(source, value))}]"
   if kind is tuple:
@@ -286,13 +290,17 @@ def _set_source(value: SetNode) -> str:
   name = "frozenset" if value.frozen else "set"
   if not value.items:
     return f"{name}()"
-  body = f"{{{', '.join(map(source, _ordered(value.items)))}}}"
+  body = f"{{{', '.join(_ordered_sources(value.items))}}}"
   return f"frozenset({body})" if value.frozen else body
 
 
-def _ordered(items: list) -> list:
-  """Elements in their own order where they have one, else by source."""
+def _ordered_sources(items: list) -> list[str]:
+  """Elements in their own order where they have one, else by source.
+
+  Each is written once: twice a level would be 2**100 times for the innermost
+  of nested frozensets.
+  """
   kinds = {type(item) for item in items}
   if kinds <= {int, bool} or kinds == {str} or kinds == {float}:
-    return sorted(items)
-  return sorted(items, key=source)
+    return list(map(source, sorted(items)))
+  return sorted(map(source, items))
