@@ -60,6 +60,22 @@ def test_right_and_wrong(pool):
     ("def f(x):\n  while True: pass", "timeout", "CPU time"),
     ("def f(x): return [0] * 10**10", "memory", "MemoryError"),
     ("import ctypes\ndef f(x): ctypes.string_at(0)", "error", "SIGSEGV"),
+    (
+      "import os\ndef f(x): os.write(5, b'\\6\\0\\0\\0Vi\\1\\0\\0\\0')",
+      "error",
+      "RuntimeError: claim cut short",
+    ),
+    (
+      "import os\ndef f(x): os.write(5, b'\\7\\0\\0\\0Vi\\1\\0\\0\\0a')",
+      "error",
+      "RuntimeError: bad claim",
+    ),
+    (
+      "import os\ndef f(x):\n  text = b'x' * 10**6\n"
+      "  os.write(5, len(text).to_bytes(4, 'little') + b'E' + text[1:])",
+      "error",
+      "xxx",
+    ),
   ],
   ids=lambda value: str(value)[:30],
 )
@@ -175,6 +191,67 @@ def test_a_test_that_swallows_everything_does_not_pass_a_dead_candidate(pool):
   verdict = _check(pool, "import os\ndef f(x): os._exit(0)", test)
   assert verdict.status is Status.ERROR
   assert verdict.detail == "exited with status 0"
+
+
+@pytest.mark.parametrize(
+  "test",
+  [
+    "def check(c): assert all(map(lambda x: c(x) == 'secret', [1, 2]))",
+    "def check(c):\n  for got in map(c, [1, 2]): assert got == 'secret'",
+  ],
+)
+def test_a_candidate_cannot_end_the_loops_of_its_test(pool, test):
+  for name in ("StopIteration", "StopAsyncIteration", "GeneratorExit"):
+    verdict = _check(pool, f"def f(x): raise {name}", test)
+    assert verdict.status is Status.ERROR, verdict
+    assert verdict.detail.startswith(name)
+
+
+def test_who_dies_in_the_middle_of_an_answer_is_gone(pool):
+  program = """
+    import os
+    def f(x):
+      os.write(5, b"\\x99\\0\\0\\0V")
+      os._exit(0)
+  """
+  test = """
+    def check(candidate):
+      try: candidate(1)
+      except BaseException: pass
+  """
+  assert _check(pool, program, test).status is Status.ERROR
+
+
+def test_a_late_answer_is_not_taken_for_the_next(pool):
+  program = """
+    import time
+    def f(x):
+      time.sleep(0.3 if x == 0 else 0)
+      return x
+  """
+  test = """
+    import signal
+    class Late(Exception): pass
+    def ring(*_): raise Late
+    def check(candidate):
+      signal.signal(signal.SIGALRM, ring)
+      signal.setitimer(signal.ITIMER_REAL, 0.05)
+      try: candidate(0)
+      except Late: pass
+      assert candidate(1) == 0
+  """
+  assert _check(pool, program, test).status is Status.ERROR
+
+
+def test_threads_of_a_test_may_share_the_candidate(pool):
+  test = """
+    from concurrent.futures import ThreadPoolExecutor
+    def check(candidate):
+      with ThreadPoolExecutor(4) as threads:
+        for k, got in enumerate(threads.map(candidate, range(60))):
+          assert got == [k] * 300
+  """
+  assert _check(pool, "def f(x): return [x] * 300", test).passed
 
 
 def test_values_and_arguments_travel_whole(pool):

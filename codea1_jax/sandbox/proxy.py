@@ -10,12 +10,16 @@ import builtins
 import os
 import pickle
 import struct
+import threading
 
 from codea1_jax.sandbox.encoding import build, decode, encode
 
 PEER_FD = 5
 MAX_BYTES, MAX_ITEMS = 1 << 28, 1 << 28  # of one answer
+_MAX_TEXT = 240  # bytes of an exception's name and message
 _HEAD = struct.Struct("<I")
+# Raised by a function, they end a test's map() or zip() as if all were checked.
+_ENDS_OF_LOOPS = (StopIteration, StopAsyncIteration)
 
 
 class Gone(BaseException):
@@ -97,33 +101,66 @@ class Candidate:
     self.gone = False
     self.failure: BaseException | None = None  # the last that it raised
     self.failure_claim = b""
+    self._lock = threading.RLock()  # a test may call from several threads
+    self._waiting = False
 
   def __call__(self, *positional, **keywords):
-    try:
-      _send(pickle.dumps((positional, keywords), 5))
-      claim = self._answer()
-    except OSError:
-      claim = b""
+    claim = self._ask(pickle.dumps((positional, keywords), 5))
     kind, body = claim[:1], claim[1:]
     if kind == b"V":
-      value, changed = build(decode(body, MAX_ITEMS))
-      if changed is not None:
-        _restore(positional, changed[0])
-        _restore(keywords.values(), changed[1].values())
-      return value
+      try:
+        return _value(body, positional, keywords)
+      except ValueError as error:
+        kind, body = b"E", f"RuntimeError: {error}".encode()
     if kind == b"O":
       return Opaque(body.decode("utf-8", "replace"))
     if kind in (b"E", b"M"):
+      body = body[:_MAX_TEXT]
       self.failure = _exception(body.decode("utf-8", "replace"))
-      self.failure_claim = claim
+      self.failure_claim = kind + body
       raise self.failure
     self.gone = True
     raise Gone
 
+  def _ask(self, call: bytes) -> bytes:
+    """The claim that answers a call; empty where there will be none.
+
+    A test's own time limit may cut the wait short. The late answer must not be
+    taken for that to the next call, so there is none any more.
+    """
+    with self._lock:
+      if self._waiting:
+        return b""
+      self._waiting = True
+      try:
+        _send(call)
+        claim = self._answer()
+      except ConnectionError:
+        claim = b""
+      self._waiting = False
+    return claim
+
   def _answer(self) -> bytes:
     head = _receive(_HEAD.size)
     size = _HEAD.unpack(head)[0] if len(head) == _HEAD.size else 0
-    return _receive(size) if size <= MAX_BYTES + _HEAD.size else b""
+    claim = _receive(size) if size <= MAX_BYTES + _HEAD.size else b""
+    return claim if len(claim) == size else b""  # it died while it answered
+
+
+def _value(body: bytes, positional: tuple, keywords: dict):
+  """The value of a claim; gives the arguments what the call left in them.
+
+  Raises:
+    ValueError: it is no claim that an honest child makes.
+  """
+  match build(decode(body, MAX_ITEMS)):
+    case value, None:
+      return value
+    case value, (tuple(left), dict(named)):
+      _restore(positional, left)
+      _restore(keywords.values(), named.values())
+      return value
+  raise ValueError("bad claim: not a value and arguments")
 
 
 def _restore(ours, theirs) -> None:
@@ -140,6 +177,8 @@ def _exception(text: str) -> Exception:
   """A built-in exception of the name that was claimed, else RuntimeError."""
   name, _, message = text.partition(": ")
   kind = getattr(builtins, name, None)
+  if isinstance(kind, type) and issubclass(kind, _ENDS_OF_LOOPS):
+    return RuntimeError(text)
   if isinstance(kind, type) and issubclass(kind, Exception):
     try:
       return kind(message)
