@@ -204,6 +204,41 @@ def test_oracle_keeps_what_is_certain(pool):
   assert all("no literal value" in detail[kind] for kind in unwritable)
 
 
+@pytest.mark.parametrize("failing", [(), (0,), (1,), (0, 1), (0, 3)])
+@pytest.mark.parametrize("count", [3, 4, 5, 6])
+def test_no_call_of_an_oracle_is_asked_twice_at_one_place(pool, count, failing):
+  program = f"""
+    seen = []
+    def f(x):
+      seen.append(x)
+      if x in {failing}: raise ValueError
+      return len(seen)
+  """
+  calls = tuple(f"f({k})" for k in range(count))
+  (result,) = pool.oracle([Job(textwrap.dedent(program), "f", calls)])
+  assert not any(verdict.passed for verdict in result.calls), result.calls
+
+
+def test_the_number_of_a_process_is_no_certain_answer():
+  job = Job("import os\ndef f(x): return os.getpid()", "f", ("f(1)",))
+  with SandboxPool(workers=1) as fresh:
+    (result,) = fresh.oracle([job])
+  assert result.calls[0].status is Status.INVALID
+
+
+def test_no_flag_of_a_descriptor_is_left_to_the_next_job():
+  program = """
+    import fcntl
+    def f(x):
+      old = [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in range(3)]
+      for fd in range(3): fcntl.fcntl(fd, fcntl.F_SETFL, 0o6000)
+      return old
+  """
+  with SandboxPool(workers=1) as one:
+    first, second = (_run(one, program, ["f(1)"]).calls[0] for _ in range(2))
+  assert first.passed and first == second
+
+
 def test_oracle_is_cached_by_content(pool, monkeypatch):
   good = Job(_DOUBLE, "f", ("f(1)", "f('a')", "f(())"))
   bad = Job("def f(x", "f", ("f(1)",))

@@ -1,5 +1,6 @@
 """A private view of processes, network and IPC for one zygote."""
 
+import contextlib
 import os
 
 from codea1_jax.sandbox import kernel
@@ -50,6 +51,15 @@ def unshare(*names: str) -> None:
   _write("/proc/self/setgroups", "deny")
   _write("/proc/self/uid_map", f"{uid} {uid} 1")
   _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def scatter_process_ids() -> None:
+  """Numbers new processes from anywhere on: two zygotes must not agree on what
+  a program finds its own number to be.
+  """
+  start = 300 + int.from_bytes(os.urandom(2), "little") % 20_000
+  with contextlib.suppress(OSError):  # where /proc/sys is read-only
+    _write("/proc/sys/kernel/ns_last_pid", str(start))
 
 
 def _write(path: str, text: str) -> None:

@@ -31,28 +31,37 @@ def _checked(verdict: Verdict, max_chars: int) -> Verdict:
 
 
 def second_job(job: Job, first: JobResult) -> Job:
-  """The calls that gave a value, in reversed order, now expecting it."""
-  passed = [
-    (call, verdict.value)
-    for call, verdict in zip(job.calls, first.calls)
-    if verdict.passed
-  ][::-1]
+  """The calls that gave a value, in another order, now expecting it."""
+  order = _second_order(first)
   return Job(
     job.program,
     job.entry_point,
-    tuple(call for call, _ in passed),
-    tuple(value for _, value in passed),
+    tuple(job.calls[k] for k in order),
+    tuple(first.calls[k].value for k in order),
   )
+
+
+def _second_order(first: JobResult) -> list[int]:
+  """Numbers of the calls that gave a value, in the order of the second run.
+
+  Reversed, but none at the place that it had: a program may count its calls.
+  """
+  order = [k for k, verdict in enumerate(first.calls) if verdict.passed][::-1]
+  for place, k in enumerate(order):
+    if place == k:  # for one of them at most
+      rest = order[:place] + order[place + 1 :]
+      return [k, *rest] if place == len(rest) else [*rest, k]
+  return order
 
 
 def combine(first: JobResult, second: JobResult | None) -> JobResult:
   """The verdict on two runs; `second` is None where nothing had to run."""
   if second is None:
     return first
-  again = iter(second.calls[::-1])
+  again = dict(zip(_second_order(first), second.calls))
   calls = []
-  for verdict in first.calls:
-    repeated = next(again) if verdict.passed else verdict
+  for k, verdict in enumerate(first.calls):
+    repeated = again.get(k, verdict)
     if repeated.status is Status.FAIL:
       detail = f"not deterministic: {verdict.value} and {repeated.value}"
       repeated = Verdict(Status.INVALID, detail=detail[:200])

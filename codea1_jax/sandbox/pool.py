@@ -127,7 +127,7 @@ class SandboxPool:
     """Runs ground truths: what their calls return, where that is certain.
 
     Each program runs twice, in processes with other hash and random seeds, the
-    second time with the calls in reversed order. A call is PASS, with its
+    second time with the calls in another order. A call is PASS, with its
     value, where both runs agree and the value is a literal without NaN; else it
     is INVALID, or whatever kept it from returning. Cached by content;
     `expected` is ignored.

@@ -26,6 +26,7 @@ from codea1_jax.sandbox import child, isolation, kernel, namespaces, proxy
 REQUEST = struct.Struct("<dddQQQQQ")
 REPORT = struct.Struct("<Bid")  # how it ended, wait status, CPU seconds
 ENDED, CPU_LIMIT, WALL_LIMIT, THREAD_LIMIT, NO_CHILD = range(5)
+OVERDUE = 5  # what the manager says of a child that its zygote let idle
 HELLO_BYTES = 64  # the isolation's names, padded
 
 _PRELOADED = (
@@ -86,9 +87,7 @@ def main(
   if layers.ruleset is not None:
     layers = dataclasses.replace(layers, ruleset=_raised(layers.ruleset))
   connection = socket.socket(fileno=_raised(socket_fd))
-  null = os.open(os.devnull, os.O_RDWR)
-  for standard in (0, 1, 2):
-    os.dup2(null, standard)
+  _silence()
   os.closerange(3, _LOWEST_OWN)
   _forget_the_project()
   connection.sendall(layers.names.encode().ljust(HELLO_BYTES))
@@ -108,6 +107,7 @@ def _move_inside(socket_fd: int) -> None:
   pid = os.fork()
   if pid == 0:
     kernel.die_with_parent()
+    namespaces.scatter_process_ids()
     return
   os.close(socket_fd)
 
@@ -125,6 +125,14 @@ def _raised(descriptor: int) -> int:
   moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST_OWN)
   os.close(descriptor)  # it may be any number, and no child may inherit it
   return moved
+
+
+def _silence() -> None:
+  """Gives this process standard streams of its own, which lead nowhere."""
+  null = os.open(os.devnull, os.O_RDWR)
+  for standard in (0, 1, 2):
+    os.dup2(null, standard)
+  os.close(null)
 
 
 def _forget_the_project() -> None:
@@ -167,6 +175,7 @@ def _become_child(layers, request: Request, progress, last_fd: int) -> None:
   """Everything between the fork and the exit of a child."""
   try:
     kernel.die_with_parent()
+    _silence()  # flags set on the zygote's would be seen by the next job
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     if layers.filter is None:
       os.setpgid(0, 0)  # what it may fork is found again by its group
