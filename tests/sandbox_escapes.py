@@ -227,6 +227,22 @@ ESCAPES = {
     if refused == 3: raise OSError("all refused")
     """,
   ),
+  "out-of-band bytes": (
+    "error",
+    """
+    import socket
+    a, b = socket.socketpair()
+    refused = 0
+    for use in (a.send, a.recv) if x == 1 else ():
+      try: use(b"x" if use == a.send else 1, socket.MSG_OOB)
+      except OSError as error: refused += error.errno == 1
+    for use in (a.sendmsg, a.recvmsg) if x == 1 else ():
+      what = ([b"x"], ()) if use == a.sendmsg else (1, 0)
+      try: use(*what, socket.MSG_OOB)
+      except OSError as error: refused += error.errno == 1
+    if refused == 4: raise OSError("all refused")
+    """,
+  ),
   "datagrams": (
     "error",
     """

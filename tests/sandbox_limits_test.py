@@ -46,6 +46,27 @@ def patient_pool():
     yield made
 
 
+@pytest.mark.slow
+def test_lies_about_progress_are_not_our_own_failure():
+  program = """
+    import struct, sys, time
+    def f(x):
+      frame = sys._getframe()
+      while "progress" not in frame.f_locals: frame = frame.f_back
+      page = frame.f_locals["progress"]
+      for number in range(2, 9) if x == 1 else ():
+        time.sleep(7)  # the manager, who sees no claim, waits for 25 seconds
+        page[:16] = struct.pack("<Qd", number, time.process_time())
+      return x
+  """
+  limits = Limits(call_cpu_s=0.1, load_cpu_s=0.1, wall_factor=90.0)
+  calls = tuple(f"f({k})" for k in range(1, 10))
+  job = Job(textwrap.dedent(program), "f", calls)
+  with SandboxPool(workers=1, limits=limits) as pool:
+    (result,) = pool.run([job])
+  assert {verdict.status for verdict in result.calls} == {Status.TIMEOUT}
+
+
 def test_lies_about_progress_do_not_stop_the_clock(patient_pool):
   program = """
     import struct, sys

@@ -77,6 +77,25 @@ def test_a_killed_manager_leaves_nothing_running():
     process.stdout.close()
 
 
+def test_a_manager_that_judges_for_ever_ends():
+  code = """
+import os, socket, time
+from codea1_jax.sandbox import manager
+manager._TURN_CPU_S = 0.2
+ours, theirs = socket.socketpair()
+stalled = manager.Manager(theirs, os.getppid())
+def stall():
+  while True: pass
+stalled._handlers[theirs.fileno()] = stall
+ours.send(b"x")
+stalled.serve()
+"""
+  ended = subprocess.run(
+    [sys.executable, "-c", code], cwd=_ROOT, timeout=30, check=False
+  )
+  assert ended.returncode == -signal.SIGPROF
+
+
 def test_close_leaves_no_process_zombie_or_descriptor():
   before = tree.below(os.getpid()), sorted(os.listdir("/proc/self/fd"))
   pool = SandboxPool(workers=2)

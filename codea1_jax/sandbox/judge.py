@@ -179,7 +179,8 @@ class JobState:
     if not self._loaded_here:
       self._fail_load(verdict)
       return
-    self._deaths += 1
+    # An overdue child lied about its progress: its job is not tried on.
+    self._deaths += self._limits.max_deaths if how == zygote.OVERDUE else 1
     self._verdicts[self._pending.popleft()] = verdict
     if self._deaths >= self._limits.max_deaths:
       detail = f"not run, after {self._deaths} ended processes"
@@ -221,6 +222,8 @@ def ended(how: int, status: int, limits: Limits) -> Verdict:
   """The verdict on whatever ran when a child ended before its last frame."""
   if how == zygote.CPU_LIMIT:
     return Verdict(Status.TIMEOUT, detail="CPU time above the limit")
+  if how == zygote.OVERDUE:
+    return Verdict(Status.TIMEOUT, detail="no claim within the wall time")
   if how == zygote.WALL_LIMIT:
     detail = f"idle for {limits.wall_factor:g} times the CPU limit"
     return Verdict(Status.TIMEOUT, detail=detail)

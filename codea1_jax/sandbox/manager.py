@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import select
+import signal
 import socket
 import time
 import warnings
@@ -20,11 +21,13 @@ from codea1_jax.sandbox.judge import JobState
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader, pack_json
 from codea1_jax.sandbox.worker import Run, Worker, Zygote
+from codea1_jax.sandbox.zygote import OVERDUE
 
 _MAX_MESSAGE = 1 << 30
 _MAX_START_FAILURES = 4  # in a row, before the machine is blamed
 _CROWD = 30  # share of a CPU below which a machine is too busy to judge: 1/30
 _TICK = 1.0  # seconds between looks at deadlines and at the trainer
+_TURN_CPU_S = 60.0  # of one turn: more is a claim or a test that stalls us
 _CHUNK = 1 << 18
 
 
@@ -60,9 +63,14 @@ class Manager:
     self._trainer_gone = False
 
   def serve(self) -> None:
-    """Loops over events until the trainer is gone."""
+    """Loops over events until the trainer is gone.
+
+    A turn that takes too much CPU time kills the manager, by the signal's
+    default action: the trainer then finds out which job it was.
+    """
     while not self._trainer_gone:
       events = self._poll.poll(1000 * _TICK)
+      signal.setitimer(signal.ITIMER_PROF, _TURN_CPU_S)
       if not events:
         _reap_orphans()  # some die later than their zygote
       for fd, _ in events:
@@ -213,9 +221,12 @@ class Manager:
     else:
       self._begin(worker)
 
-  def _bury(self, worker: Worker, hash_seed: int) -> None:
+  def _bury(
+    self, worker: Worker, hash_seed: int, overdue: bool = False
+  ) -> None:
     """A zygote died: one that never started is started again, and the job of
-    one that ran tries again; an idle one is replaced when it is needed.
+    one that ran tries again, unless its own child is overdue; an idle one is
+    replaced when it is needed.
     """
     zygote = worker.zygotes.pop(hash_seed)
     self._ignore(zygote.socket.fileno())
@@ -230,7 +241,10 @@ class Manager:
     elif hash_seed in worker.runs:
       run = worker.runs.pop(hash_seed)
       self._hang_up(run)
-      run.part.on_worker_death("its worker died")
+      if overdue:
+        run.part.on_end(OVERDUE, 0, 0.0)
+      else:
+        run.part.on_worker_death("its worker died")
       self._after(worker)
 
   def _give_up(self) -> None:
@@ -248,7 +262,7 @@ class Manager:
     for worker in self._workers:
       for hash_seed, run in list(worker.runs.items()):
         if now > run.deadline:
-          self._bury(worker, hash_seed)
+          self._bury(worker, hash_seed, overdue=True)
       for hash_seed, zygote in list(worker.zygotes.items()):
         if not zygote.ready and now > zygote.start_deadline:
           self._bury(worker, hash_seed)

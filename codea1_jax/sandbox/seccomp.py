@@ -24,6 +24,7 @@ _OPEN_WRITES = 0x1 | 0x2 | 0o100 | 0o1000 | 0o2000 | 0o20000000
 _FCNTL = (0, 1, 2, 3, 4, 1030)  # dup and flags; no F_SETOWN: it sends signals
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # tty?, nonblocking
 _PRCTL_SET_NAME = 15
+_OUT_OF_BAND = 1  # MSG_OOB, which no program needs and kernels got wrong
 _STREAMS = (1, 0o4001, 0o2000001, 0o2004001)  # nonblocking, closed by exec
 
 # name: (x86_64, aarch64); None where the machine has no such call.
@@ -73,10 +74,6 @@ _ALLOWED = {
   "epoll_ctl": (233, 21),
   "epoll_wait": (232, None),
   "epoll_pwait": (281, 22),
-  "sendto": (44, 206),
-  "recvfrom": (45, 207),
-  "sendmsg": (46, 211),
-  "recvmsg": (47, 212),
   "shutdown": (48, 210),
   "getsockname": (51, 204),
   "getpeername": (52, 205),
@@ -177,6 +174,10 @@ def _checked() -> dict[tuple[int, int | None], bytes]:
     (62, 129): _one_of(0, (_OWN_PID,)),  # kill
     (234, 131): _one_of(0, (_OWN_PID,)),  # tgkill
     (53, 199): _stream_pair(),  # socketpair
+    (44, 206): _without_bits(3, _OUT_OF_BAND),  # sendto
+    (45, 207): _without_bits(3, _OUT_OF_BAND),  # recvfrom
+    (46, 211): _without_bits(2, _OUT_OF_BAND),  # sendmsg
+    (47, 212): _without_bits(2, _OUT_OF_BAND),  # recvmsg
     (302, 261): _reading_own_limits(),  # prlimit64
   }
 
