@@ -287,6 +287,7 @@ def test_colliding_integers_do_not_stall_the_judge():
     "1" + "+1" * 9000,
     "1" * 5000,
     "'\x00'",
+    "'\ud800'",
     "",
     "'" + "a" * _CHARS + "'",
   ],
@@ -301,7 +302,7 @@ def test_what_is_simple_is_read_as_by_the_parser():
   rng = random.Random(2)
   seeds = ["[1, -2.5e3, 'a']", '[["é", ""], [0.0, 12]]', "'x, y'", "-7"]
   seeds += ["['a', 'b'], [1]", "1e400, [-0.0], []"]
-  letters = "[]'\",.-+0123459eE_ ()abtrue#\t\n{}\\\0jJ"
+  letters = "[]'\",.-+0123459eE_ ()abtrue#\t\n\r\f{}\\\0jJ\ud800\ufeff"
   simple = 0
   for _ in range(20_000):
     text = list(rng.choice(seeds))

@@ -13,8 +13,9 @@ import re
 
 from codea1_jax.sandbox.encoding import MAX_DEPTH, DictNode, SetNode
 
-# Escapes and dicts differ between the two, JSON's names are not Python's.
-_NOT_ALIKE = re.compile(r"[\\{]|true|false|null|NaN|Infinity")
+# Escapes and dicts differ between the two, JSON's names are not Python's, and
+# lone surrogates are no Python source.
+_NOT_ALIKE = re.compile(r"[\\{\ud800-\udfff]|true|false|null|NaN|Infinity")
 _SIGN_BETWEEN = re.compile(r"(?<=[^e])([+-])")  # of two parts, no exponent's
 _MAX_DIGITS = 4000  # beyond about 4300 digits Python refuses decimal integers
 
