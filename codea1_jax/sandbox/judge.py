@@ -15,11 +15,11 @@ from codea1_jax.sandbox.encoding import decode
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.types import Status, Verdict
 
-_MAX_CACHED_CHARS = 2_000
+_MAX_CACHED_CHARS = 400  # a key may be 40 times as long
 MAX_WORKER_DEATHS = 2
-_cached_arguments = functools.lru_cache(16_384)(arguments_source)
-_cached_literal = functools.lru_cache(16_384)(values.parse_literal)
-_cached_key = functools.lru_cache(16_384)(
+_cached_arguments = functools.lru_cache(8_192)(arguments_source)
+_cached_literal = functools.lru_cache(8_192)(values.parse_literal)
+_cached_key = functools.lru_cache(8_192)(
   lambda text, max_chars: values.key(_cached_literal(text, max_chars))
 )
 
