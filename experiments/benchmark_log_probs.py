@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from absl import app, flags
 
 from codea1_jax import log_probs
+from experiments.benchmark_flags import ROUNDS
 
 _TOKENS = flags.DEFINE_integer("tokens", 1024, "Tokens to score.")
 _WIDTH = flags.DEFINE_integer("width", 896, "Hidden width.")
@@ -27,7 +28,6 @@ _CHUNKS = flags.DEFINE_multi_integer(
   "chunk", [512, 1024, 2048, 4096], "Vocabulary entries of a chunk."
 )
 _DTYPE = flags.DEFINE_string("dtype", "float32", "Of hidden states and head.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Timed calls of each form.")
 _CPU = flags.DEFINE_bool(
   "cpu_time", False, "CPU seconds, not wall time: for a machine that is shared."
 )
@@ -72,7 +72,7 @@ def medians(calls, inputs) -> dict[str, float]:
   """Seconds of each, by rounds in which every form has its turn."""
   clock = time.process_time if _CPU.value else time.perf_counter
   seconds = {name: [] for name in calls}
-  for _ in range(_ROUNDS.value + 1):  # the first round warms up
+  for _ in range(ROUNDS.value + 1):  # the first round warms up
     for name, call in calls.items():
       start = clock()
       jax.block_until_ready(call(*inputs))

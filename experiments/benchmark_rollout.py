@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from absl import app, flags
 
 from experiments import benchmark_ceilings, benchmark_jobs, command_line
+from experiments.benchmark_flags import OUT, ROUNDS
 from experiments.benchmark_workers import Worker, WorkerError
 
 BASELINE = "transformers:float32"
@@ -48,7 +49,6 @@ _CONTENDERS = flags.DEFINE_list(
   "NAME:DTYPE of ours, transformers, tunix, in the order of their turns.",
 )
 _TUNIX = flags.DEFINE_string("tunix_python", None, "Python that has tunix.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds after the warm-up.", 1)
 _PROMPTS = flags.DEFINE_integer(
   "prompts", None, "How many; 64 at A, 16 at B, 4 for a model.", 1
 )
@@ -60,7 +60,6 @@ _ROWS = flags.DEFINE_integer(
 _PEER_ROWS = flags.DEFINE_integer(
   "peer_rows", 512, "Rows in a batch of the other contenders.", 1
 )
-_OUT = flags.DEFINE_string("out", None, "JSON file of all numbers.")
 
 
 def _say(line: str) -> None:
@@ -274,7 +273,7 @@ def _report(title: str, job: benchmark_jobs.Job) -> dict[str, Any]:
   print(f"\n### {title}\n{describe(job)}\n", flush=True)
   load = os.getloadavg()[0]
   measured = run(
-    job, _CONTENDERS.value, _ROUNDS.value, tunix_python=_TUNIX.value
+    job, _CONTENDERS.value, ROUNDS.value, tunix_python=_TUNIX.value
   )
   lines = summarize(job, measured)
   rates = _median_rates(measured["ceilings"], "wall")
@@ -309,9 +308,9 @@ def main(argv: list[str]) -> None:
     if _MODEL.value:
       job = benchmark_jobs.model_job(_MODEL.value, setting)
       reports.append(_report(pathlib.Path(_MODEL.value).name, job))
-    if _OUT.value:
+    if OUT.value:
       text = json.dumps(reports, indent=1)
-      pathlib.Path(_OUT.value).write_text(text + "\n", encoding="utf-8")
+      pathlib.Path(OUT.value).write_text(text + "\n", encoding="utf-8")
   except (OSError, ValueError, WorkerError) as error:
     command_line.fail(error)
 

@@ -25,6 +25,7 @@ from absl import app, flags
 from experiments import benchmark_sandbox_contenders as contenders
 from experiments import benchmark_sandbox_programs as programs
 from experiments import command_line
+from experiments.benchmark_flags import OUT, ROUNDS
 
 _CALLS = (1, 8, 64)
 _TARGETS = {8: 5.0, 64: 8.0}  # CPU ms of ours
@@ -36,12 +37,10 @@ _FASTER = (  # than ours, times wall, at calls
 # Programs a turn, as a share of --programs.
 _SHARES = {"multiprocessing spawn": 8, "python -c per program": 4}
 
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds of turns.", 1)
 _PROGRAMS = flags.DEFINE_integer("programs", 200, "Programs a turn.", 1)
 _EVALPLUS = flags.DEFINE_string("evalplus_python", None, "Python with evalplus")
 _STEP = flags.DEFINE_bool("step", False, "Measure a whole step too.")
 _CODES = flags.DEFINE_integer("codes", 2048, "Programs of the step.", 8)
-_OUT = flags.DEFINE_string("out", None, "JSON file of all numbers.")
 
 
 def run(rounds, count, evalplus_python, say=print):
@@ -140,7 +139,7 @@ def main(argv):
   if len(argv) > 1:
     raise app.UsageError(f"unexpected arguments: {argv[1:]}")
   try:
-    turns, scaling = run(_ROUNDS.value, _PROGRAMS.value, _EVALPLUS.value)
+    turns, scaling = run(ROUNDS.value, _PROGRAMS.value, _EVALPLUS.value)
     costs = step(_CODES.value) if _STEP.value else {}
   except (OSError, contenders.ContenderError) as error:
     command_line.fail(error)
@@ -159,10 +158,10 @@ def main(argv):
     print(
       f"{name}: {value:.2f}, target {target:g}: {'met' if met else 'MISSED'}"
     )
-  if _OUT.value:
+  if OUT.value:
     numbers = {"lines": lines, "turns": turns, "scaling": scaling} | costs
     text = json.dumps(numbers, default=dataclasses.asdict, indent=1)
-    pathlib.Path(_OUT.value).write_text(text + "\n", encoding="utf-8")
+    pathlib.Path(OUT.value).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
