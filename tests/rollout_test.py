@@ -38,6 +38,7 @@ def test_bucket_length(longest, length):
   assert rollout.bucket_length(longest, 32) == length
 
 
+@pytest.mark.slow  # a smaller model shows the same in generation_test.py
 def test_samples_do_not_depend_on_chunks_or_devices(loaded):
   policy, params = loaded
   prompts = rollout.encode_prompts(policy, CHATS)

@@ -87,6 +87,7 @@ def _arguments(call):
   return tuple(ast.literal_eval(a) for a in tree.args)
 
 
+@pytest.mark.slow
 def test_files_are_what_the_generator_makes(files):
   made = corpus.make_problems(0)
   assert tuple(made[0]) == files[0] and tuple(made[1]) == files[1]
