@@ -11,10 +11,11 @@ READY = $(VENV)/.installed
 train: $(READY)
 	$(BIN)/python -m experiments.train --config=$(CONFIG) --workdir=$(WORKDIR)
 
+# Side by side, in at most four processes: each needs up to 2 GB.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=worksteal
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -36,7 +36,12 @@ setup(
     "transformers>=5.0",
   ],
   extras_require={
-    "test": ["hypothesis>=6.100", "pytest>=8.0", "ruff>=0.11"],
+    "test": [
+      "hypothesis>=6.100",
+      "pytest>=8.0",
+      "pytest-xdist>=3.6",
+      "ruff>=0.11",
+    ],
     "parity": ["torch>=2.6"],
     "hub": ["huggingface-hub>=1.0", "pyarrow>=17"],
     "tensorboard": ["tensorboardX>=2.6"],
