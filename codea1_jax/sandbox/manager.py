@@ -20,13 +20,16 @@ from codea1_jax.sandbox.check import CheckState
 from codea1_jax.sandbox.judge import JobState
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader, pack_json
-from codea1_jax.sandbox.worker import Run, Worker, Zygote
+from codea1_jax.sandbox.worker import PIPE_BYTES, Run, Worker, Zygote
 from codea1_jax.sandbox.zygote import OVERDUE
 
 _MAX_MESSAGE = 1 << 30
 _MAX_START_FAILURES = 4  # in a row, before the machine is blamed
 _CROWD = 30  # share of a CPU below which a machine is too busy to judge: 1/30
 _TICK = 1.0  # seconds between looks at deadlines and at the trainer
+# Seconds between looks at what children wrote. To wake up for each claim would
+# cost more than to judge it; most children end before the first look.
+_LOOK = 0.005
 _TURN_CPU_S = 60.0  # of one turn: more is a claim or a test that stalls us
 _CHUNK = 1 << 18
 
@@ -61,6 +64,7 @@ class Manager:
     # What to do when a descriptor is readable; every handler takes no argument.
     self._handlers = {connection.fileno(): self._on_trainer}
     self._trainer_gone = False
+    self._last_look = 0.0
 
   def serve(self) -> None:
     """Loops over events until the trainer is gone.
@@ -69,14 +73,16 @@ class Manager:
     default action: the trainer then finds out which job it was.
     """
     while not self._trainer_gone:
-      events = self._poll.poll(1000 * _TICK)
+      running = any(worker.runs for worker in self._workers)
+      events = self._poll.poll(1000 * (_LOOK if running else _TICK))
       signal.setitimer(signal.ITIMER_PROF, _TURN_CPU_S)
-      if not events:
+      if not events and not running:
         _reap_orphans()  # some die later than their zygote
       for fd, _ in events:
         handler = self._handlers.get(fd)
         if handler is not None:  # not closed by an earlier event
           handler()
+      self._look_at_children()
       if os.getppid() != self._trainer_pid:
         return
       self._enforce_deadlines()
@@ -165,7 +171,6 @@ class Manager:
       worker.begin()
       for run in worker.runs.values():
         self._extend(run)
-        self._listen(run.pipe, functools.partial(self._on_pipe, run))
 
   def _start(self, worker: Worker, hash_seed: int) -> None:
     zygote = Zygote(hash_seed, *self._zygote_arguments)
@@ -174,13 +179,31 @@ class Manager:
       zygote.socket.fileno(), lambda: self._on_zygote(worker, hash_seed)
     )
 
-  def _on_pipe(self, run: Run) -> bool:
-    """Reads claims once; False where there are no more."""
-    self._extend(run)
-    if run.read_pipe():
-      return True
-    self._hang_up(run)
-    return False
+  def _look_at_children(self) -> None:
+    """Reads what children wrote since the last look, if that is long ago."""
+    now = time.monotonic()
+    if now - self._last_look < _LOOK:
+      return
+    self._last_look = now
+    for worker in self._workers:
+      for run in worker.runs.values():
+        self._read_claims(run)
+
+  def _read_claims(self, run: Run) -> int:
+    """Reads claims once; returns their bytes.
+
+    A child that filled its pipe waits: from then on it is read at once.
+    """
+    if run.pipe < 0:
+      return 0
+    size = run.read_pipe()
+    if size < 0:
+      self._hang_up(run)
+    elif size:
+      self._extend(run)
+      if size == PIPE_BYTES and run.pipe not in self._handlers:
+        self._listen(run.pipe, functools.partial(self._read_claims, run))
+    return max(size, 0)
 
   def _hang_up(self, run: Run) -> None:
     self._ignore(run.pipe)
@@ -205,8 +228,8 @@ class Manager:
   def _finish(self, worker: Worker, hash_seed: int, report: tuple) -> None:
     """After a child's end: what is left in its pipe, then the judgement."""
     run = worker.runs.pop(hash_seed)
-    while run.pipe >= 0 and _has_data(run.pipe):
-      self._on_pipe(run)
+    while self._read_claims(run):
+      pass
     self._hang_up(run)
     run.part.on_end(*report)
     self._after(worker)
@@ -266,12 +289,6 @@ class Manager:
       for hash_seed, zygote in list(worker.zygotes.items()):
         if not zygote.ready and now > zygote.start_deadline:
           self._bury(worker, hash_seed)
-
-
-def _has_data(fd: int) -> bool:
-  poll = select.poll()
-  poll.register(fd, select.POLLIN)
-  return bool(poll.poll(0))
 
 
 def _reap_orphans() -> None:

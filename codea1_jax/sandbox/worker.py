@@ -15,7 +15,7 @@ from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader
 from codea1_jax.sandbox.zygote import HELLO_BYTES, REPORT, REQUEST
 
-_CHUNK = 1 << 16
+PIPE_BYTES = 1 << 16  # what a pipe holds, and one reading takes
 _START_SECONDS = 30.0  # a start takes a fifth of a second on a free machine
 _FRAME_HEAD = 512  # room for a frame's kind and an error's text
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -86,7 +86,7 @@ class Zygote:
       EOFError: the zygote is dead.
     """
     try:
-      data = self.socket.recv(_CHUNK)
+      data = self.socket.recv(PIPE_BYTES)
     except BlockingIOError:
       return None
     except ConnectionError:
@@ -142,22 +142,22 @@ class Run:
     for descriptor in descriptors:
       os.close(descriptor)
 
-  def read_pipe(self) -> bool:
-    """Passes claims to the judge; False once there is nothing more to read.
+  def read_pipe(self) -> int:
+    """Passes claims to the judge; returns their bytes, -1 at the end.
 
     A child that floods the pipe or breaks the frames is not listened to any
     more; writing on then fails, and its limits still hold.
     """
     try:
-      data = os.read(self.pipe, _CHUNK)
+      data = os.read(self.pipe, PIPE_BYTES)
     except BlockingIOError:
-      return True
+      return 0
     try:
       for frame in self._reader.feed(data):
         self.part.on_frame(frame)
     except ValueError:
-      return False
-    return bool(data)
+      return -1
+    return len(data) or -1
 
   def close_pipe(self) -> None:
     if self.pipe >= 0:
