@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from codea1_jax.models import qwen
+from codea1_jax.models import products, qwen
 
 
 @flax.struct.dataclass
@@ -149,9 +149,9 @@ def _attend_cached(q_BKGH, prompt, own, prompt_bias_CS, own_bias_BR):
     x = x_CKMY.reshape(C, K, -1, G, x_CKMY.shape[-1])
     return x.swapaxes(1, 2).reshape(B, K, G, -1)
 
-  prompt_scores = qwen.einsum("CKMH,CKHS->CKMS", shared(q_BKGH), prompt_k)
+  prompt_scores = products.einsum("CKMH,CKHS->CKMS", shared(q_BKGH), prompt_k)
   prompt_scores += prompt_bias_CS[:, None, None, :]
-  own_scores = qwen.einsum("BKGH,BKHR->BKGR", q_BKGH, own_k)
+  own_scores = products.einsum("BKGH,BKHR->BKGR", q_BKGH, own_k)
   own_scores += own_bias_BR[:, None, None, :]
   top_own = own_scores.max(-1, keepdims=True)
   top = jnp.maximum(split(prompt_scores.max(-1, keepdims=True)), top_own)
@@ -161,8 +161,8 @@ def _attend_cached(q_BKGH, prompt, own, prompt_bias_CS, own_bias_BR):
   )
   total = split(prompt_e.sum(-1, keepdims=True)) + own_e.sum(-1, keepdims=True)
   dtype = prompt_v.dtype
-  mixed = qwen.einsum("CKMS,CKSH->CKMH", prompt_e.astype(dtype), prompt_v)
-  own = qwen.einsum("BKGR,BKRH->BKGH", own_e.astype(dtype), own_v)
+  mixed = products.einsum("CKMS,CKSH->CKMH", prompt_e.astype(dtype), prompt_v)
+  own = products.einsum("BKGR,BKRH->BKGH", own_e.astype(dtype), own_v)
   return (split(mixed) + own) / total
 
 

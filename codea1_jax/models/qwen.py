@@ -16,9 +16,7 @@ Projections are fused by key/value head: its G queries, its key, its value.
 One matmul instead of three, and a mesh can still cut them along K and F.
 """
 
-import dataclasses
 import functools
-import math
 from typing import Any
 
 import flax.linen as nn
@@ -26,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from codea1_jax.models import rope
+from codea1_jax.models import products, rope
 from codea1_jax.models.config import QwenConfig
 
 Params = dict[str, Any]
@@ -34,7 +32,6 @@ Params = dict[str, Any]
 _QUERY_BLOCK = 256  # queries whose weights over all keys exist at a time
 _MOST_BLOCKS = 16  # each is compiled by itself
 _KEPT_LENGTH = 2048  # rows up to it keep them for the backward pass
-_ROW_BLOCK = 64
 _MATRICES = ("qkv", "out", "gate_up", "down")  # of a layer
 MASKED = -1e30  # finite: a row without any valid key stays free of NaN
 
@@ -128,54 +125,6 @@ def norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
   return x32 * lax.rsqrt(mean_square + eps) * scale
 
 
-@functools.partial(
-  jax.tree_util.register_dataclass, data_fields=["rows"], meta_fields=["shape"]
-)
-@dataclasses.dataclass(frozen=True)
-class OutputRows:
-  """A matrix as a decode loop wants it: a row an output, [out, in].
-
-  A step has few tokens, so that reading the weights is most of its work; in
-  this order a CPU reads them up to three times as fast.
-  """
-
-  rows: jax.Array
-  shape: tuple[int, ...]  # of the outputs
-
-
-def _output_rows(name: str, weight: jax.Array) -> OutputRows:
-  num_in = 3 if name == "out" else 1
-  inputs, outputs = weight.shape[:num_in], weight.shape[num_in:]
-  return OutputRows(weight.reshape(math.prod(inputs), -1).T, outputs)
-
-
-def _by_rows(x: jax.Array, rows: jax.Array) -> jax.Array:
-  """x [..., in] by a matrix [out, in] -> [..., out], summed in float32.
-
-  The matrix goes first, which is faster for few tokens. XLA would turn that
-  around if all that followed were one transpose, hence the blocks.
-  """
-  out, size = rows.shape
-  flat = x.reshape(-1, size)
-  blocks = rows.reshape(-1, math.gcd(out, _ROW_BLOCK), size)
-  product = einsum("ti,koi->kto", flat, blocks)
-  return product.transpose(1, 0, 2).reshape(x.shape[:-1] + (out,))
-
-
-def _matmul(x: jax.Array, weight, num_in: int = 1) -> jax.Array:
-  """x [..., in] @ weight [in (num_in axes), ...], summed in float32."""
-  if isinstance(weight, OutputRows):
-    return _by_rows(x, weight.rows).reshape(x.shape[:-1] + weight.shape)
-  outputs = weight.shape[num_in:]
-  weight = weight.reshape(x.shape[-1], -1).astype(x.dtype)
-  product = jnp.matmul(x, weight, preferred_element_type=jnp.float32)
-  return product.reshape(x.shape[:-1] + outputs)
-
-
-def einsum(spec: str, x: jax.Array, y: jax.Array) -> jax.Array:
-  return jnp.einsum(spec, x, y, preferred_element_type=jnp.float32)
-
-
 def rope_tables(config: QwenConfig, positions: jax.Array):
   """Scaled cos and sin of position * frequency, positions + [H / 2]."""
   by_pair = rope.frequencies(
@@ -200,7 +149,7 @@ def project(config: QwenConfig, layer: Params, x: jax.Array, tables):
   """x [..., D] -> scaled queries [..., K, G, H], keys, values [..., K, H]."""
   dtype = jnp.dtype(config.dtype)
   normed = norm(x, layer["attention_norm"], config.rms_norm_eps).astype(dtype)
-  qkv = _matmul(normed, layer["qkv"])
+  qkv = products.matmul(normed, layer["qkv"])
   if config.qkv_bias:
     bias = layer["qkv_bias"].astype(jnp.float32)
     qkv += bias.reshape((1,) * (qkv.ndim - bias.ndim) + bias.shape)
@@ -218,11 +167,11 @@ def finish(config: QwenConfig, layer: Params, x: jax.Array, mixed: jax.Array):
   """Output projection of mixed [..., K, G, H] and the gated mlp."""
   dtype = jnp.dtype(config.dtype)
   mixed = mixed.astype(dtype).reshape(x.shape[:-1] + (-1,))
-  x = x + _matmul(mixed, layer["out"], num_in=3).astype(dtype)
+  x = x + products.matmul(mixed, layer["out"], num_in=3).astype(dtype)
   normed = norm(x, layer["mlp_norm"], config.rms_norm_eps).astype(dtype)
-  gate_up = _matmul(normed, layer["gate_up"])
+  gate_up = products.matmul(normed, layer["gate_up"])
   inner = jax.nn.silu(gate_up[..., 0, :]) * gate_up[..., 1, :]
-  return x + _matmul(inner.astype(dtype), layer["down"]).astype(dtype)
+  return x + products.matmul(inner.astype(dtype), layer["down"]).astype(dtype)
 
 
 def _attend_block(q_BTKGH, k_BSKH, v_BSKH, valid_BS):
@@ -238,13 +187,15 @@ def _attend_block(q_BTKGH, k_BSKH, v_BSKH, valid_BS):
   bias_BTS = jnp.where(seen_BTS, 0.0, MASKED)
   q_BKMH = q_BTKGH.transpose(0, 2, 3, 1, 4).reshape(B, K, G * T, H)
   k_BKHS, v_BKSH = k_BSKH.transpose(0, 2, 3, 1), v_BSKH.transpose(0, 2, 1, 3)
-  scores = einsum("BKMH,BKHS->BKMS", q_BKMH, k_BKHS).reshape(B, K, G, T, -1)
+  scores = products.einsum("BKMH,BKHS->BKMS", q_BKMH, k_BKHS).reshape(
+    B, K, G, T, -1
+  )
   scores += bias_BTS[:, None, None]
   top = lax.stop_gradient(scores.max(-1, keepdims=True))
   weights = jnp.exp(scores - top)
   total = weights.sum(-1).reshape(B, K, G * T, 1)
   weights = weights.reshape(B, K, G * T, -1).astype(v_BKSH.dtype)
-  mixed = einsum("BKMS,BKSH->BKMH", weights, v_BKSH) / total
+  mixed = products.einsum("BKMS,BKSH->BKMH", weights, v_BKSH) / total
   return mixed.reshape(B, K, G, T, H).transpose(0, 3, 1, 2, 4)
 
 
@@ -281,7 +232,7 @@ def layer_list(params: Params, config: QwenConfig) -> tuple[Params, ...]:
 
 def unstack(params: Params, config: QwenConfig) -> Params:
   """Parameters for a decode loop: a dict a layer, matrices in compute dtype
-  and as `OutputRows`.
+  and as `products.OutputRows`.
 
   Done once before the loop, or every step would convert and slice them again.
   """
@@ -291,7 +242,7 @@ def unstack(params: Params, config: QwenConfig) -> Params:
 
   def arrange(name, value):
     value = convert(name, value)
-    return _output_rows(name, value) if name in _MATRICES else value
+    return products.output_rows(name, value) if name in _MATRICES else value
 
   layers = tuple(
     {name: arrange(name, value) for name, value in layer.items()}
@@ -369,4 +320,4 @@ def head_matrix(params: Params, config: QwenConfig) -> jax.Array:
 def logits(params: Params, config: QwenConfig, hidden: jax.Array) -> jax.Array:
   """hidden [..., D] -> float32 logits [..., V]."""
   head_VD = head_matrix(params, config).astype(hidden.dtype)
-  return _by_rows(hidden, head_VD)
+  return products.by_rows(hidden, head_VD)
