@@ -21,7 +21,7 @@ MAX_RETRIES = 4 * MAX_SOURCE  # characters of broken statements tried again
 
 # What ast.parse, ast.unparse and ast.literal_eval raise on hostile text: NUL
 # bytes, lone surrogates, huge integers, deep nesting, unhashable keys.
-_PARSER_ERRORS = (
+PARSER_ERRORS = (
   SyntaxError, ValueError, TypeError, OverflowError, MemoryError, RecursionError
 )  # fmt: skip
 _ASSERT = re.compile(r"[ \t]*assert\b")
@@ -76,7 +76,7 @@ def extract_code_text(completion: str, *, bare_fence: bool = True) -> str:
 
 def code_error(source: str, entry_point: str) -> str:
   """Why `source` is not a program that defines `entry_point`; "" if it is."""
-  _, error = _parse(source)
+  _, error = parse_source(source)
   if error:
     return error
   scope, error = _attempt(_module_scope, source)
@@ -113,7 +113,7 @@ def parse_suite(
 
 def parse_test(source: str, entry_point: str) -> TestCase | None:
   """The one test that `source` consists of, or None."""
-  tree, _ = _parse(source)
+  tree, _ = parse_source(source)
   if tree is None or len(tree.body) != 1:
     return None
   return _test_case(tree.body[0], entry_point, {})
@@ -158,7 +158,7 @@ def _nesting(source: str) -> int:
   return peak
 
 
-def _parse(source: str) -> tuple[ast.Module | None, str]:
+def parse_source(source: str) -> tuple[ast.Module | None, str]:
   """(tree, "") or (None, why not); bounded before CPython's parser sees it."""
   if len(source) > MAX_SOURCE:
     return None, f"longer than {MAX_SOURCE} characters: {len(source)}"
@@ -181,7 +181,7 @@ def _attempt(
     with warnings.catch_warnings():
       warnings.simplefilter("ignore")
       return function(source), ""
-  except _PARSER_ERRORS as e:
+  except PARSER_ERRORS as e:
     return None, f"does not compile: {type(e).__name__}: {e}"
 
 
@@ -220,7 +220,7 @@ def _statements(completion: str) -> Iterator[ast.stmt | str]:
     body for language, body in _blocks(completion) if language == "python"
   ]
   source = "\n".join(blocks) if blocks else completion
-  tree, _ = _parse(source) if blocks else (None, "")
+  tree, _ = parse_source(source) if blocks else (None, "")
   if tree is not None:
     yield from tree.body
     return
@@ -231,7 +231,7 @@ def _statements(completion: str) -> Iterator[ast.stmt | str]:
       start = next_line
       continue
     end = _statement_end(source, start, budget) if budget > 0 else next_line
-    tree, _ = _parse(source[start:end].lstrip())
+    tree, _ = parse_source(source[start:end].lstrip())
     if tree is None:
       yield source[start:next_line]
       budget -= end - start
@@ -340,6 +340,6 @@ def _literal(node: ast.expr, names: Mapping[str, str]) -> str | None:
   try:
     text = ast.unparse(node)
     ast.literal_eval(text)
-  except _PARSER_ERRORS:
+  except PARSER_ERRORS:
     return None
   return text if _nesting(text) <= MAX_DEPTH else None
