@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from codea1_jax.anonymize import anonymize as without_hints
 from codea1_jax.types import Problem
 
 Messages = list[dict[str, str]]
@@ -84,6 +85,7 @@ def test_messages(
   *,
   preset: str = "paper",
   visibility: str = "white_box",
+  anonymize: bool = False,
 ) -> Messages:
   """What the Test LLM is asked for one problem and one code.
 
@@ -93,6 +95,8 @@ def test_messages(
     num_tests: K, the tests that count.
     preset: "paper" or "compact", as for `code_messages`.
     visibility: "white_box" shows the code, "black_box" the signature only.
+    anonymize: shows the code without names, comments and docstrings; in a
+      black box there is nothing to hide.
 
   Returns:
     Messages for the tokenizer's chat template.
@@ -103,6 +107,8 @@ def test_messages(
   _check("preset", preset, PRESETS)
   _check("visibility", visibility, VISIBILITIES)
   white_box = visibility == "white_box"
+  if white_box and anonymize:
+    code = without_hints(code, problem.entry_point)
   shown = code.strip() if white_box else problem.signature
   if preset == "compact":
     return [_user(f"Break it: {problem.question}\n{shown}")]

@@ -73,6 +73,29 @@ def test_a_black_box_never_sees_the_code():
     assert PROBLEM.signature in one[-1]["content"]
 
 
+@pytest.mark.parametrize("preset", prompts.PRESETS)
+def test_anonymized_code_has_no_hints(preset):
+  plain, hidden, black = (
+    prompts.test_messages(PROBLEM, CODE, 5, preset=preset, **how)[-1]["content"]
+    for how in (
+      {},
+      {"anonymize": True},
+      {"anonymize": True, "visibility": "black_box"},
+    )
+  )
+  new = "def larger(v0, v1):\n    return v0"
+  assert hidden == plain.replace(CODE.strip(), new)
+  assert hidden != plain
+  assert (
+    black
+    == (
+      prompts.test_messages(
+        PROBLEM, CODE, 5, preset=preset, visibility="black_box"
+      )[-1]["content"]
+    )
+  )
+
+
 def test_code_cannot_leave_its_fence():
   _, user = prompts.test_messages(PROBLEM, "x = '''\n````\n'''", 5)
   assert "`````python\nx = '''\n````\n'''\n`````\n" in user["content"]
