@@ -85,10 +85,7 @@ def batch(
   Raises:
     ValueError: where size is not in 1..len(problems), or step or seed < 0.
   """
-  if not 1 <= size <= len(problems):
-    raise ValueError(f"batch size {size} is not in 1..{len(problems)} problems")
-  if step < 0 or seed < 0:
-    raise ValueError(f"step {step} and seed {seed} must not be negative")
+  check_batch(len(problems), step, size, seed)
   places = range(step * size, (step + 1) * size)
   orders = {
     epoch: np.random.default_rng((seed, epoch)).permutation(len(problems))
@@ -98,6 +95,14 @@ def batch(
     problems[orders[place // len(problems)][place % len(problems)]]
     for place in places
   )
+
+
+def check_batch(num_problems: int, step: int, size: int, seed: int) -> None:
+  """ValueError where no step can take `size` of the problems."""
+  if not 1 <= size <= num_problems:
+    raise ValueError(f"batch size {size} is not in 1..{num_problems} problems")
+  if step < 0 or seed < 0:
+    raise ValueError(f"step {step} and seed {seed} must not be negative")
 
 
 def _problem(where: str, line: str) -> Problem:
