@@ -6,7 +6,8 @@ differentiated is jax.
 
 Letters: B sequences, T completion tokens, G samples of one group, and Q, M, N
 as in types.py. Equations: Code-A1 (arXiv 2603.15611), GRPO (arXiv 2402.03300),
-DAPO's asymmetric clip (arXiv 2503.14476). `token_log_probs` fills log_probs.py.
+DAPO's asymmetric clip (arXiv 2503.14476), GSPO's ratios of whole sequences
+(arXiv 2507.18071). `token_log_probs` fills log_probs.py.
 """
 
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from codea1_jax.log_probs import token_log_probs as token_log_probs
 
 LOG_RATIO_LIMIT = 20.0  # exp(20) is still far from overflow in float32
 K3_LIMIT = 10.0
+STDS = ("sample", "population")
+RATIOS = ("token", "sequence")
 AGGREGATIONS = (
   "token_mean",
   "seq_mean_token_mean",
@@ -33,11 +36,12 @@ def group_advantages(
   *,
   mask: np.ndarray | None = None,
   norm_by_std: bool = True,
+  std: str = "sample",
   eps: float = 1e-6,
 ) -> np.ndarray:
   """Advantages of samples within their group (Code-A1, GRPO).
 
-  A = (r - mean) / (std + eps), with the sample standard deviation (n - 1);
+  A = (r - mean) / (std + eps);
   A = r - mean for `norm_by_std=False` (Dr. GRPO, arXiv 2503.20783).
 
   Args:
@@ -45,18 +49,26 @@ def group_advantages(
     mask: [..., G], False where a sample has no reward (infrastructure); such a
       sample gets 0 and does not count in the others' mean.
     norm_by_std: divide by the group's standard deviation.
+    std: which one: of a `sample`, over n - 1 (Code-A1), or of a `population`,
+      over n.
     eps: added to the standard deviation.
 
   Returns:
     [..., G] float32; 0 for a group of one and for a group of equal rewards.
+
+  Raises:
+    ValueError: unknown std, or a mask that is not shaped as the rewards.
   """
+  if std not in STDS:
+    raise ValueError(f"std {std!r} is not one of {STDS}")
   rewards = np.asarray(rewards, np.float64)
   kept = _as_mask(mask, rewards)
   count = kept.sum(-1, keepdims=True)
   mean = _masked_sum(rewards, kept) / np.maximum(count, 1)
   centered = np.where(kept, rewards - mean, 0.0)
   if norm_by_std:
-    variance = _masked_sum(centered**2, kept) / np.maximum(count - 1, 1)
+    divisor = count - 1 if std == "sample" else count
+    variance = _masked_sum(centered**2, kept) / np.maximum(divisor, 1)
     centered = centered / (np.sqrt(variance) + eps)
   # Rounding must not make a signal out of equal rewards: 0 exactly.
   informative = (count > 1) & (_spread(rewards, kept)[..., None] > 0)
@@ -103,8 +115,7 @@ class Surrogate(NamedTuple):
 
 
 def clipped_surrogate(
-  log_probs: jax.Array,
-  behavior_log_probs: jax.Array,
+  ratio: jax.Array,
   advantages: jax.Array,
   *,
   clip_eps_low: float = 0.2,
@@ -113,12 +124,10 @@ def clipped_surrogate(
 ) -> Surrogate:
   """PPO's clipped loss with asymmetric clip and dual clip (Code-A1).
 
-  rho = exp(clip(log_probs - behavior_log_probs, -20, 20))
   L = max(-A rho, -A clip(rho, 1 - low, 1 + high)); for A < 0: min(L, -A dual)
 
   Args:
-    log_probs: [B, T] of the policy that is trained.
-    behavior_log_probs: [B, T] of the policy that sampled.
+    ratio: [B, T] rho, a token's or its whole sequence's.
     advantages: [B], one a sequence.
     clip_eps_low: how far the ratio may fall below 1.
     clip_eps_high: how far it may rise above 1.
@@ -128,7 +137,6 @@ def clipped_surrogate(
     Per-token loss and the two indicators that average to clip fractions.
   """
   advantages = advantages[:, None]
-  ratio = importance_ratio(log_probs, behavior_log_probs)
   plain = -advantages * ratio
   clipped = -advantages * jnp.clip(ratio, 1 - clip_eps_low, 1 + clip_eps_high)
   loss = jnp.maximum(plain, clipped)
@@ -148,25 +156,65 @@ def importance_ratio(
   return jnp.exp(_limited(log_probs - behavior_log_probs))
 
 
+def sequence_log_ratio(
+  log_probs: jax.Array,
+  behavior_log_probs: jax.Array,
+  completion_mask: jax.Array,
+) -> jax.Array:
+  """The log of GSPO's ratio, one for all the tokens of a sequence.
+
+  log s = clip(sum_t (log_probs - behavior_log_probs) / length, -20, 20)
+  (arXiv 2507.18071). GSPO itself averages with `seq_mean_token_mean`.
+
+  Args:
+    log_probs: [B, T] of the policy that is trained; a row is one sequence.
+    behavior_log_probs: [B, T] of the policy that sampled.
+    completion_mask: [B, T]; masked tokens do not count and may hold NaN.
+
+  Returns:
+    [B, T], equal along a row; 0 for a row without tokens.
+  """
+  mask = completion_mask.astype(jnp.float32)
+  difference = log_probs - behavior_log_probs
+  total = jnp.where(mask > 0, difference, 0.0).sum(-1, keepdims=True)
+  mean = total / jnp.maximum(mask.sum(-1, keepdims=True), 1)
+  return jnp.broadcast_to(_limited(mean), log_probs.shape)
+
+
 def truncated_importance_weights(
   log_probs: jax.Array, sampler_log_probs: jax.Array, *, cap: float
 ) -> jax.Array:
   """min(rho, cap) of trainer over sampler: corrects the gap between the two.
 
   Both describe one policy, computed by two programs; the weight multiplies the
-  per-token loss and carries no gradient. [B, T].
+  per-token policy loss and carries no gradient (truncated importance sampling:
+  Yao et al., On the Rollout-Training Mismatch in Modern RL Systems, 2025).
+
+  Args:
+    log_probs: [B, T] as the trainer scores the sampled tokens.
+    sampler_log_probs: [B, T] as the sampler saw them.
+    cap: largest weight.
+
+  Returns:
+    [B, T] in (0, cap].
   """
   weights = importance_ratio(log_probs, sampler_log_probs)
   return jax.lax.stop_gradient(jnp.minimum(weights, cap))
 
 
 def k1_kl(log_probs: jax.Array, ref_log_probs: jax.Array) -> jax.Array:
-  """k1 = log_probs - ref_log_probs, [B, T]: unbiased, high variance."""
+  """k1 = log_probs - ref_log_probs, [B, T]: unbiased, high variance.
+
+  As a loss it only adds noise: the mean of its gradient is 0 on-policy.
+  """
   return log_probs - ref_log_probs
 
 
 def k2_kl(log_probs: jax.Array, ref_log_probs: jax.Array) -> jax.Array:
-  """k2 = (log_probs - ref_log_probs)^2 / 2, [B, T]: biased, low variance."""
+  """k2 = (log_probs - ref_log_probs)^2 / 2, [B, T]: biased, low variance.
+
+  As a loss it has the gradient of KL(policy || reference) on-policy.
+  """
   return 0.5 * jnp.square(log_probs - ref_log_probs)
 
 
@@ -174,13 +222,15 @@ def k3_kl(log_probs: jax.Array, ref_log_probs: jax.Array) -> jax.Array:
   """k3 = clip(exp(d) - d - 1, -10, 10), d = clip(ref - log_probs, -20, 20).
 
   Schulman's estimator of KL(policy || reference), as Code-A1 uses it; [B, T].
+  As a loss it has the gradient of KL(reference || policy) on-policy.
   """
   difference = _limited(ref_log_probs - log_probs)
   kl = jnp.exp(difference) - difference - 1
   return jnp.clip(kl, -K3_LIMIT, K3_LIMIT)
 
 
-KL_ESTIMATORS = {"k1": k1_kl, "k2": k2_kl, "k3": k3_kl}
+# By the names that configs use; "none" is a loss without a reference.
+KL_ESTIMATORS = {"none": None, "k1": k1_kl, "k2": k2_kl, "k3": k3_kl}
 
 
 class Denominators(NamedTuple):
@@ -215,7 +265,8 @@ def aggregate(
     completion_mask: [B, T].
     denominators: of the whole global minibatch.
     aggregation: one of AGGREGATIONS.
-    horizon: tokens that `seq_mean_token_sum_norm` divides by; default T.
+    horizon: tokens that `seq_mean_token_sum_norm` divides by; default T, which
+      changes with the padding.
 
   Returns:
     A scalar; 0 for a minibatch without tokens.

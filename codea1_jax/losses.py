@@ -30,85 +30,149 @@ class GrpoLossConfig:
   clip_eps_low: float = 0.2
   clip_eps_high: float = 0.28
   dual_clip: float = 10.0
-  kl_coef: float = 0.001
+  ratio: str = "token"  # or "sequence" (GSPO)
+  kl_coef: float = 0.001  # ignored where kl_estimator is "none"
   kl_estimator: str = "k3"
   entropy_coef: float = 0.0
   aggregation: str = "token_mean"
-  horizon: int | None = None  # of seq_mean_token_sum_norm; None: T
+  # Of seq_mean_token_sum_norm; None: T, which changes with the padding.
+  horizon: int | None = None
   # Vocabulary entries whose logits exist at a time; None: all.
   chunk_size: int | None = CHUNK_SIZE
   temperature: float = 1.0  # the sampler's
 
   def __post_init__(self):
-    if self.kl_estimator not in grpo.KL_ESTIMATORS:
-      raise ValueError(
-        f"kl_estimator {self.kl_estimator!r} is not one of "
-        f"{tuple(grpo.KL_ESTIMATORS)}"
-      )
-    if self.aggregation not in grpo.AGGREGATIONS:
-      raise ValueError(
-        f"aggregation {self.aggregation!r} is not one of {grpo.AGGREGATIONS}"
-      )
+    choices = {
+      "ratio": grpo.RATIOS,
+      "kl_estimator": tuple(grpo.KL_ESTIMATORS),
+      "aggregation": grpo.AGGREGATIONS,
+    }
+    for name, known in choices.items():
+      if getattr(self, name) not in known:
+        raise ValueError(
+          f"{name} {getattr(self, name)!r} is not one of {known}"
+        )
+
+  @property
+  def needs_reference(self) -> bool:
+    """Whether the loss reads `ref_log_probs`."""
+    return bool(self.kl_coef) and self.kl_estimator != "none"
 
 
 def grpo_loss(config: GrpoLossConfig, model_config: qwen.QwenConfig) -> LossFn:
-  """Code-A1's loss: surrogate + kl_coef * KL - entropy_coef * entropy."""
+  """Code-A1's loss of a model: `grpo_objective` of its log-probs."""
 
   def loss_fn(params, batch, denominators):
-    mask = batch.completion_mask
     log_probs, entropy = completion_log_probs(
       params,
       model_config,
       batch.tokens,
       batch.valid,
-      completion_length=mask.shape[1],
+      completion_length=batch.completion_mask.shape[1],
       chunk_size=config.chunk_size,
       temperature=config.temperature,
     )
-    mean = functools.partial(
-      grpo.aggregate,
-      completion_mask=mask,
-      denominators=denominators,
-      aggregation=config.aggregation,
-      horizon=config.horizon,
-    )
-    token_mean = functools.partial(
-      grpo.token_mean, completion_mask=mask, denominators=denominators
-    )
-    # Padding may hold NaN, which `where` in the mean keeps out of the loss but
-    # not out of the gradient.
-    behavior_log_probs = jnp.where(mask > 0, batch.behavior_log_probs, 0.0)
-    surrogate = grpo.clipped_surrogate(
-      log_probs,
-      behavior_log_probs,
-      batch.advantages,
-      clip_eps_low=config.clip_eps_low,
-      clip_eps_high=config.clip_eps_high,
-      dual_clip=config.dual_clip,
-    )
-    token_loss = surrogate.loss
-    if batch.importance_weights is not None:
-      token_loss = token_loss * batch.importance_weights
-    loss = policy_loss = mean(token_loss)
-    metrics = {
-      "policy_loss": policy_loss,
-      "clip_fraction": token_mean(surrogate.clipped),
-      "clip_fraction_lower": token_mean(surrogate.dual_clipped),
-      "approx_kl": token_mean(behavior_log_probs - log_probs),
-      "entropy": token_mean(entropy),
-    }
-    if batch.ref_log_probs is None and config.kl_coef:
-      raise ValueError(f"kl_coef {config.kl_coef} needs ref_log_probs: None")
-    if batch.ref_log_probs is not None:
-      estimator = grpo.KL_ESTIMATORS[config.kl_estimator]
-      kl = estimator(log_probs, jnp.where(mask > 0, batch.ref_log_probs, 0.0))
-      loss = loss + config.kl_coef * mean(kl)
-      metrics["kl"] = token_mean(kl)
-    if config.entropy_coef:
-      loss = loss - config.entropy_coef * mean(entropy)
-    return loss, {"loss": loss, **metrics}
+    return grpo_objective(config, log_probs, entropy, batch, denominators)
 
   return loss_fn
+
+
+def grpo_objective(
+  config: GrpoLossConfig,
+  log_probs: jax.Array,
+  entropy: jax.Array,
+  batch: UpdateBatch,
+  denominators: grpo.Denominators,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+  """Code-A1's loss: w * surrogate + kl_coef * KL - entropy_coef * entropy.
+
+  Args:
+    config: which variant.
+    log_probs: [B, T] of the completions under the policy that is trained.
+    entropy: [B, T] of its distributions.
+    batch: the rows; w are its `importance_weights`. Masked tokens may hold NaN.
+    denominators: of the whole global minibatch.
+
+  Returns:
+    This part's share of the loss, and of every metric.
+
+  Raises:
+    ValueError: a KL term without `ref_log_probs`.
+  """
+  mask = batch.completion_mask
+  mean = functools.partial(
+    grpo.aggregate,
+    completion_mask=mask,
+    denominators=denominators,
+    aggregation=config.aggregation,
+    horizon=config.horizon,
+  )
+  token_mean = functools.partial(
+    grpo.token_mean, completion_mask=mask, denominators=denominators
+  )
+  policy_loss, metrics = _policy_loss(config, log_probs, batch, mean)
+  loss = policy_loss
+  kl = _reference_kl(config, log_probs, batch)
+  if kl is not None:
+    loss = loss + config.kl_coef * mean(kl)
+    metrics["kl"] = kl
+  if config.entropy_coef:
+    loss = loss - config.entropy_coef * mean(entropy)
+  metrics = {
+    name: token_mean(value)
+    for name, value in {**metrics, "entropy": entropy}.items()
+  }
+  return loss, {"loss": loss, "policy_loss": policy_loss, **metrics}
+
+
+def _policy_loss(config, log_probs, batch, mean):
+  """The surrogate's share, and metrics of every token."""
+  behavior_log_probs = _sane(batch.behavior_log_probs, batch)
+  if config.ratio == "token":
+    ratio = grpo.importance_ratio(log_probs, behavior_log_probs)
+  else:
+    ratio = jnp.exp(
+      grpo.sequence_log_ratio(
+        log_probs, behavior_log_probs, batch.completion_mask
+      )
+    )
+  surrogate = grpo.clipped_surrogate(
+    ratio,
+    batch.advantages,
+    clip_eps_low=config.clip_eps_low,
+    clip_eps_high=config.clip_eps_high,
+    dual_clip=config.dual_clip,
+  )
+  metrics = {
+    "ratio": ratio,
+    "clip_fraction": surrogate.clipped,
+    "clip_fraction_lower": surrogate.dual_clipped,
+    "approx_kl": behavior_log_probs - log_probs,
+  }
+  token_loss = surrogate.loss
+  if batch.importance_weights is not None:
+    weights = _sane(batch.importance_weights, batch)
+    token_loss = token_loss * weights
+    metrics["importance_weight"] = weights
+  return mean(token_loss), metrics
+
+
+def _reference_kl(config, log_probs, batch):
+  """The estimate for every token; None without a reference."""
+  if config.kl_estimator == "none":
+    return None
+  if batch.ref_log_probs is None:
+    if config.needs_reference:
+      raise ValueError(f"kl_coef {config.kl_coef} needs ref_log_probs: None")
+    return None
+  estimator = grpo.KL_ESTIMATORS[config.kl_estimator]
+  return estimator(log_probs, _sane(batch.ref_log_probs, batch))
+
+
+def _sane(values, batch):
+  """0 at padding: a NaN there, which `where` in a mean keeps out of the loss,
+  would still come into the gradient."""
+  return jnp.where(batch.completion_mask > 0, values, 0.0)
 
 
 def sft_loss(

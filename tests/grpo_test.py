@@ -1,6 +1,5 @@
 """Advantages, TopVar, log-probs, the surrogate: numbers and identities."""
 
-import functools
 import json
 import pathlib
 
@@ -25,74 +24,12 @@ def _fixtures(section):
   return json.loads(FIXTURES.read_text())[section]
 
 
-def _arrays(case, *names):
-  return [jnp.asarray(case[name], jnp.float32) for name in names]
-
-
-def _paper_loss(log_probs, case):
-  """The whole loss of one fixture, and what its metrics are made of."""
-  behavior, ref, mask, advantages = _arrays(
-    case,
-    "behavior_log_probs",
-    "ref_log_probs",
-    "completion_mask",
-    "advantages",
-  )
-  denominators = grpo.count_denominators(mask)
-  surrogate = grpo.clipped_surrogate(
-    log_probs,
-    behavior,
-    advantages,
-    clip_eps_low=case["clip_eps_low"],
-    clip_eps_high=case["clip_eps_high"],
-    dual_clip=case["dual_clip"],
-  )
-  values = {
-    "policy_loss": surrogate.loss,
-    "clip_fraction": surrogate.clipped,
-    "clip_fraction_lower": surrogate.dual_clipped,
-    "approx_kl": behavior - log_probs,
-    "k3_kl": grpo.k3_kl(log_probs, ref),
-  }
-  values = {
-    name: grpo.token_mean(value, mask, denominators)
-    for name, value in values.items()
-  }
-  loss = values["policy_loss"] + case["kl_coef"] * values["k3_kl"]
-  return loss, {**values, "loss": loss}
-
-
-@pytest.mark.parametrize("case", _fixtures("grpo"))
-def test_published_loss_and_gradient(case):
-  log_probs = jnp.asarray(case["log_probs"])
-  paper_grad = jax.grad(functools.partial(_paper_loss, case=case), has_aux=True)
-  gradient, values = jax.jit(paper_grad)(log_probs)
-  for name, value in values.items():
-    np.testing.assert_allclose(value, case[name], atol=1e-5, err_msg=name)
-  np.testing.assert_allclose(gradient, case["grad"], atol=1e-5)
-
-
 @pytest.mark.parametrize("case", _fixtures("grpo"))
 def test_published_advantages(case):
   rewards = np.reshape(case["rewards"], (-1, case["group_size"]))
   advantages = grpo.group_advantages(rewards)
   assert advantages.dtype == np.float32
   np.testing.assert_allclose(advantages.ravel(), case["advantages"], atol=1e-5)
-
-
-@pytest.mark.parametrize("case", _fixtures("grpo"))
-def test_published_aggregations(case):
-  log_probs, ref, mask = _arrays(
-    case, "log_probs", "ref_log_probs", "completion_mask"
-  )
-  for name, expected in case["k3_kl_aggregations"].items():
-    value = grpo.aggregate(
-      grpo.k3_kl(log_probs, ref),
-      mask,
-      grpo.count_denominators(mask),
-      aggregation=name.replace("-", "_"),
-    )
-    np.testing.assert_allclose(value, expected, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("case", _fixtures("topvar"))
@@ -111,19 +48,45 @@ def test_advantages_by_hand():
   assert advantages.tolist() == [-2, 2]
 
 
+def test_population_advantages_by_hand():
+  # Variances 1, 1 and (1 + 1 + 0 + 0) / 4, or 2 / 3 without the last sample.
+  rewards = np.array([[0, 2, 0, 2], [1, 3, 2, 2.0]])
+  advantages = grpo.group_advantages(rewards, std="population")
+  root = 2**0.5
+  np.testing.assert_allclose(
+    advantages, [[-1, 1, -1, 1], [-root, root, 0, 0]], atol=3e-6
+  )
+  mask = np.array([[1, 1, 0, 0], [1, 1, 1, 0]], bool)
+  advantages = grpo.group_advantages(rewards, mask=mask, std="population")
+  root = 1.5**0.5
+  np.testing.assert_allclose(
+    advantages, [[-1, 1, 0, 0], [-root, root, 0, 0]], atol=3e-6
+  )
+
+
 def test_advantages_have_mean_zero_and_std_one():
   rewards = np.random.default_rng(0).uniform(size=(5, 2, 8))
-  advantages = grpo.group_advantages(rewards)
-  np.testing.assert_allclose(advantages.mean(-1), 0, atol=1e-6)
-  np.testing.assert_allclose(advantages.std(-1, ddof=1), 1, atol=1e-4)
+  for std, ddof in zip(grpo.STDS, (1, 0), strict=True):
+    advantages = grpo.group_advantages(rewards, std=std)
+    np.testing.assert_allclose(advantages.mean(-1), 0, atol=1e-6)
+    np.testing.assert_allclose(advantages.std(-1, ddof=ddof), 1, atol=1e-4)
+
+
+def test_unknown_std_is_named():
+  for norm_by_std in (True, False):
+    with pytest.raises(ValueError, match="std 'biased' is not one of"):
+      grpo.group_advantages(np.ones(2), norm_by_std=norm_by_std, std="biased")
 
 
 def test_equal_rewards_have_exactly_no_advantage():
   # A mean of equal float32 numbers need not equal them; eps is only 1e-6.
   rewards = np.full((3, 7), [[0.1], [0.7], [1 / 3]], np.float32)
   for norm_by_std in (True, False):
-    advantages = grpo.group_advantages(rewards, norm_by_std=norm_by_std)
-    assert (advantages == 0).all()
+    for std in grpo.STDS:
+      advantages = grpo.group_advantages(
+        rewards, norm_by_std=norm_by_std, std=std
+      )
+      assert (advantages == 0).all()
   assert grpo.group_advantages(np.array([[0.9]])).tolist() == [[0]]
 
 
@@ -173,7 +136,8 @@ def test_on_policy_ratio_is_one():
   advantages = jnp.array([2.0, -3.0])
 
   def loss(log_probs, behavior):
-    surrogate = grpo.clipped_surrogate(log_probs, behavior, advantages)
+    ratio = grpo.importance_ratio(log_probs, behavior)
+    surrogate = grpo.clipped_surrogate(ratio, advantages)
     return surrogate.loss.sum(), surrogate
 
   gradient, surrogate = jax.grad(loss, has_aux=True)(log_probs, log_probs)
@@ -199,7 +163,8 @@ def test_on_policy_ratio_is_one():
 def test_surrogate_by_hand(advantage, ratio, loss, slope, clipped, dual):
   def fn(log_prob):
     surrogate = grpo.clipped_surrogate(
-      log_prob, jnp.zeros((1, 1)), jnp.array([advantage], jnp.float32)
+      grpo.importance_ratio(log_prob, jnp.zeros((1, 1))),
+      jnp.array([advantage], jnp.float32),
     )
     return surrogate.loss.sum(), surrogate
 
@@ -219,10 +184,34 @@ def test_extreme_ratios_stay_finite():
 
   def loss(log_probs):
     advantages = jnp.array([1.0, -1.0])
-    surrogate = grpo.clipped_surrogate(log_probs, -far, advantages).loss
+    ratio = grpo.importance_ratio(log_probs, -far)
+    surrogate = grpo.clipped_surrogate(ratio, advantages).loss
     return (surrogate + grpo.k3_kl(log_probs, -far)).sum()
 
   assert jnp.isfinite(jax.grad(loss)(far)).all()
+
+
+def test_sequence_log_ratio_by_hand():
+  # (log 2 + log 8) / 2 = log 4: a token without mask counts in neither.
+  log_probs = jnp.log(jnp.array([[0.5, 0.8, 0.9], [0.1, 0.2, 0.3]]))
+  behavior = jnp.log(jnp.array([[0.25, 0.1, 0.1], [0.1, 0.1, 0.1]]))
+  behavior = behavior.at[0, 2].set(jnp.nan)
+  mask = jnp.array([[1, 1, 0], [0, 0, 0]])
+
+  def total(log_probs):
+    ratio = grpo.sequence_log_ratio(log_probs, behavior, mask)
+    return ratio[0].sum(), ratio
+
+  gradient, ratio = jax.grad(total, has_aux=True)(log_probs)
+  np.testing.assert_allclose(ratio, [[np.log(4)] * 3, [0] * 3], rtol=1e-6)
+  # Three equal numbers, each with half of either token.
+  np.testing.assert_allclose(gradient, [[1.5, 1.5, 0], [0, 0, 0]])
+
+
+def test_sequence_log_ratio_is_limited():
+  far = jnp.array([[-1000.0, -1000.0], [1000.0, 1000.0], [1000.0, -1000.0]])
+  ratio = grpo.sequence_log_ratio(far, -far, jnp.ones((3, 2)))
+  np.testing.assert_allclose(ratio, [[-20] * 2, [20] * 2, [0] * 2])
 
 
 def test_kl_estimators_by_hand():
@@ -243,6 +232,39 @@ def test_estimators_average_to_the_divergence():
   for estimator in (grpo.k1_kl, grpo.k3_kl):
     values = estimator(jnp.log(policy)[None], jnp.log(reference)[None])
     np.testing.assert_allclose((policy * values[0]).sum(), exact, rtol=1e-5)
+
+
+def test_gradients_of_estimators_on_policy():
+  logits = jnp.array([0.3, -0.2, 0.1])
+  ref = jnp.log(jnp.array([0.4, 0.4, 0.2]))
+
+  def gradient_of_mean(estimator):
+    """Of an average over samples of a policy that stands still."""
+    samples = jax.nn.softmax(logits)
+
+    def mean(logits):
+      values = estimator(jax.nn.log_softmax(logits)[None], ref[None])
+      return (samples * values[0]).sum()
+
+    return jax.grad(mean)(logits)
+
+  def forward(logits):
+    log_probs = jax.nn.log_softmax(logits)
+    return (jnp.exp(ref) * (ref - log_probs)).sum()
+
+  def backward(logits):
+    log_probs = jax.nn.log_softmax(logits)
+    return (jnp.exp(log_probs) * (log_probs - ref)).sum()
+
+  expected = {
+    "k1": jnp.zeros(3),
+    "k2": jax.grad(backward)(logits),
+    "k3": jax.grad(forward)(logits),
+  }
+  assert {"none", *expected} == set(grpo.KL_ESTIMATORS)
+  for name, value in expected.items():
+    gradient = gradient_of_mean(grpo.KL_ESTIMATORS[name])
+    np.testing.assert_allclose(gradient, value, atol=1e-6, err_msg=name)
 
 
 def test_truncated_importance_weights():

@@ -157,6 +157,7 @@ def test_first_update_on_policy_is_reinforce(params):
   )
   gradient, metrics = _step(params, batch)
   assert metrics["clip_fraction"] == metrics["clip_fraction_lower"] == 0
+  assert abs(metrics["ratio"] - 1) < 1e-6
   assert abs(metrics["approx_kl"]) < 1e-6 and abs(metrics["kl"]) < 1e-6
 
   def reinforce(params):
