@@ -149,7 +149,7 @@ def _assert_close(actual, expected):
   """Within 1e-6, the gradient in the norm of all parameters together.
 
   Measured: 1e-7 between small micro-batches, and up to 8.5e-7 between those
-  and all rows at once, whose matrix products sum in another order.
+  and all rows at once.
   """
   loss, gradient = actual
   np.testing.assert_allclose(loss, expected[0], rtol=1e-6)
