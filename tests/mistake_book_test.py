@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from codea1_jax import parsing
-from codea1_jax.mistake_book import BookEvent, MistakeBook
+from codea1_jax.mistake_book import BookEntry, BookEvent, MistakeBook
 from codea1_jax.types import TestCase
 
 FIXTURES = (
@@ -38,8 +38,8 @@ def contents(book, question_id="q"):
   ]
 
 
-def replayed(book, k, sampler="frequency"):
-  return [int(test.call[2:-1]) for test in book.replay("q", k, sampler)]
+def replayed(book, k, sampler="frequency", **draw):
+  return [int(test.call[2:-1]) for test in book.replay("q", k, sampler, **draw)]
 
 
 @pytest.mark.skipif(
@@ -100,6 +100,76 @@ def test_samplers():
     book.replay("q", -1)
 
 
+def test_the_quality_sampler_draws_in_proportion():
+  book = MistakeBook().update(
+    [
+      BookEvent("q", newly_failed=(case(1),), newly_accepted=(case(2),)),
+      BookEvent("q", newly_accepted=(case(2),)),
+    ]
+  )
+  firsts, both = [], set()
+  for seed in range(4000):
+    firsts += replayed(book, 1, "quality", seed=(seed,))
+    both.add(tuple(replayed(book, 2, "quality", seed=(seed,))))
+  # Qualities 1.0 and 0.6: 1 / 1.6, whatever the frequencies 1 and 2.
+  assert firsts.count(1) / 4000 == pytest.approx(0.625, abs=0.02)
+  assert both == {(1, 2), (2, 1)}  # without replacement
+
+  book = MistakeBook().update(
+    [event(name, failed=range(20)) for name in ("q", "r")]
+  )
+  drawn = replayed(book, 20, "quality", seed=(3, 4))
+  assert sorted(drawn) == list(range(20)) != drawn
+  assert drawn == replayed(book, 20, "quality", seed=(3, 4))
+  assert drawn != replayed(book, 20, "quality", seed=(3, 5))
+  others = book.replay("r", 20, "quality", seed=(3, 4))
+  assert drawn != [int(test.call[2:-1]) for test in others]
+
+
+def test_refresh_draws_from_the_archive():
+  book = MistakeBook(max_archive=3).update([event(failed=[1, 2, 3, 3, 4, 5])])
+  book = book.update([event(passed=[1, 2, 4])])
+  assert contents(book) == [(3, 2), (5, 1)]
+  drawn = [replayed(book, 3, refresh=1, seed=(n,)) for n in range(3000)]
+  assert {tuple(tests[:2]) for tests in drawn} == {(3, 5)}
+  for number in (1, 2, 4):  # uniform over the archive
+    share = sum(tests[2] == number for tests in drawn) / 3000
+    assert share == pytest.approx(1 / 3, abs=0.03)
+  # One place is left to the book; two archived tests, both different.
+  assert replayed(book, 3, refresh=2, seed=(0,))[0] == 3
+  assert len(set(replayed(book, 3, refresh=2, seed=(0,)))) == 3
+  # The archive is too small, the book is too short: nothing fills up.
+  assert sorted(replayed(book, 4, refresh=4, seed=(0,))) == [1, 2, 3, 4]
+  assert len(replayed(book, 9, refresh=1, seed=(0,))) == 3
+  # Without an archive the book has all the places.
+  assert book.replay("none", 3, refresh=3, seed=(0,)) == ()
+  bare = MistakeBook().update([event(failed=[1, 2])])
+  assert replayed(bare, 2, refresh=2, seed=(0,)) == [1, 2]
+
+
+def test_replay_refuses_a_draw_it_cannot_make():
+  book = MistakeBook().update([event(failed=[1])])
+  for sampler, refresh in (("quality", 0), ("frequency", 1), ("recent", 1)):
+    with pytest.raises(ValueError, match=f"'{sampler}' with.*needs a seed"):
+      book.replay("q", 2, sampler, refresh=refresh)
+  for refresh in (-1, 3):
+    with pytest.raises(ValueError, match=rf"refresh is {refresh}.*k = 2\]"):
+      book.replay("q", 2, seed=(1,), refresh=refresh)
+
+
+def test_top_k_takes_the_most_frequent_of_every_question():
+  book = MistakeBook().update(
+    [event(failed=[1, 2, 2, 3]), event("r", failed=[4])]
+  )
+  best = BookEntry(case(2), 2, 1)
+  assert book.top_k(1) == {"q": (best,), "r": (BookEntry(case(4), 1, 1),)}
+  assert book.top_k(2)["q"] == (best, BookEntry(case(1), 1, 1))
+  assert len(book.top_k(9)["q"]) == 3
+  assert book.top_k(0) == {"q": (), "r": ()}
+  with pytest.raises(ValueError, match="n is -1"):
+    book.top_k(-1)
+
+
 def test_the_least_frequent_then_the_longest_unfailed_is_evicted():
   book = MistakeBook(max_per_question=3)
   book = book.update([event(failed=[1, 1, 2, 3])])
@@ -134,8 +204,17 @@ def test_the_book_cannot_be_changed():
   made = MistakeBook(questions=outer)
   outer.clear()
   assert made.size == 1
+  calls = {"f(1)": 2}
+  made = MistakeBook(streaks={"q": calls})
+  calls.clear()
+  assert made.streak("q", "f(1)") == 2
+  with pytest.raises(TypeError):
+    made.streaks["q"]["f(1)"] = 3
   with pytest.raises(ValueError, match="max_total is 0"):
     MistakeBook(max_total=0)
+  for name in ("max_archive", "max_streaks"):
+    with pytest.raises(ValueError, match=f"{name} is -1, must be at least 0"):
+      MistakeBook(**{name: -1})
 
 
 def test_update_shares_untouched_questions():
@@ -144,8 +223,40 @@ def test_update_shares_untouched_questions():
   assert after.questions["b"] is book.questions["b"]
 
 
+def test_from_json_reads_a_book_of_the_first_version():
+  text = (
+    '{"max_per_question": 9, "max_total": 70, "num_updates": 3,'
+    ' "questions": {"q": [["f(1)", "0", 2, 3]]}}'
+  )
+  assert MistakeBook.from_json(text) == MistakeBook(
+    9, 70, 3, {"q": (BookEntry(case(1), 2, 3, 1.0),)}
+  )
+
+
 @pytest.mark.parametrize(
-  "text", ["", "[]", "{}", '{"questions": {"q": [[1]]}}', '{"questions": 3}']
+  "text",
+  [
+    *("", "[]", "{}", '{"questions": {"q": [[1]]}}', '{"questions": 3}'),
+    "[" * 100_000,
+    '{"questions": {"q": ["abcd"]}}',
+    '{"questions": {"q": [["f(1)", "0", "1", 1]]}}',
+    '{"questions": {"q": [["f(1)", "0", 1, 1, 1.0, 1]]}}',
+    *(
+      f'{{"questions": {{}}, {more}}}'
+      for more in (
+        '"max_archive": "1"',
+        '"max_archives": 1',
+        '"archive": {"q": [["f(1)"]]}',
+        '"archive": []',
+        '"quarantine": {"q": [["f(1)", "0"]]}',
+        '"quarantine": {"q": [["f(1)", "0", 1]]}',
+        '"streaks": {"q": {"f(1)": "1"}}',
+        '"streaks": {"q": 1}',
+        '"streaks": 1',
+      )
+    ),
+  ],
+  ids=lambda text: text[:60],
 )
 def test_from_json_refuses_what_is_no_book(text):
   with pytest.raises(ValueError, match="not a mistake book"):
