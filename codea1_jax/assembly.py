@@ -7,11 +7,10 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from codea1_jax import checks, losses, rollout, train_state
+from codea1_jax import checks, judging, losses, rollout, train_state
 from codea1_jax import optimizer as optimizers
 from codea1_jax import problems as problem_files
 from codea1_jax import update as updates
-from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.models import hub
 from codea1_jax.player import Player
 from codea1_jax.sandbox import Limits, SandboxPool
@@ -73,7 +72,7 @@ def _build(config, workdir, stack) -> Run:
   )
   checks.check_problems(config, problems, heldout)
   policies = _load_policies(config)
-  pool = stack.enter_context(_open_pool(config.sandbox))
+  pool = stack.enter_context(open_pool(config.sandbox))
   checks.check_ground_truths((*problems, *heldout), pool)
   parallel = updates.make_parallel(config.parallel)
   players, make_states, evaluators = {}, {}, {}
@@ -84,9 +83,8 @@ def _build(config, workdir, stack) -> Run:
     evaluators |= _make_evaluators(config, role, policy, parallel)
 
   def initial_state() -> train_state.RunState:
-    book = MistakeBook(config.book.max_per_question, config.book.max_total)
     return train_state.RunState(
-      make_states["code"](), make_states["test"](), book
+      make_states["code"](), make_states["test"](), judging.empty_book(config)
     )
 
   if not resume:  # last: a mistake above must not claim the workdir
@@ -139,7 +137,12 @@ def resolve_model(name: str) -> pathlib.Path:
   return resolve(name) if name.startswith(_SHIPPED) else hub.resolve_model(name)
 
 
-def _open_pool(config: Any) -> SandboxPool:
+def open_pool(config: Any) -> SandboxPool:
+  """The sandbox of a config's `sandbox` fields.
+
+  Raises:
+    ValueError: this machine lacks what the sandbox needs.
+  """
   limits = Limits(
     call_cpu_s=config.call_cpu_s,
     load_cpu_s=config.load_cpu_s,
@@ -151,17 +154,25 @@ def _open_pool(config: Any) -> SandboxPool:
       limits=limits,
       allow_weak_isolation=config.allow_weak_isolation,
     )
-  except RuntimeError as error:  # this machine lacks what the sandbox needs
+  except RuntimeError as error:
     raise ValueError(str(error)) from error
 
 
 def _updates_a_step(config: Any, role: str) -> int:
   """Optimizer steps that one training step takes with one role's rows."""
-  samples = config.rollout.codes
-  if role == "test":
-    samples = config.rollout.suites * config.selection.top_k
-  rows = config.rollout.questions * samples
+  samples = config.rollout.codes if role == "code" else config.rollout.suites
+  rows = _groups_a_step(config, role) * samples
   return -(-rows // config[role].minibatch_size) * config.grpo.epochs
+
+
+def _groups_a_step(config: Any, role: str) -> int:
+  """Groups of one role that one training step trains on."""
+  chosen = config.selection.top_k
+  if config.selection.kind == "all":
+    chosen = config.rollout.codes
+  if role == "code" or config.method == "sft":
+    chosen = 1
+  return config.rollout.questions * chosen
 
 
 def _loss_config(config: Any, role: str) -> losses.GrpoLossConfig:
@@ -171,6 +182,7 @@ def _loss_config(config: Any, role: str) -> losses.GrpoLossConfig:
     "dual_clip",
     "kl_coef",
     "kl_estimator",
+    "ratio",
     "entropy_coef",
     "aggregation",
   )
@@ -197,6 +209,9 @@ def _make_player(config, role, policy, params, parallel):
   }
   samples = config.rollout.codes if role == "code" else config.rollout.suites
   cut = {"micro_batch_size": grpo.micro_batch_size}
+  loss = losses.grpo_loss(_loss_config(config, role), policy.model_config)
+  if config.method == "sft":
+    loss = losses.sft_loss(policy.model_config)
   player = Player(
     role=role,
     policy=policy,
@@ -209,12 +224,7 @@ def _make_player(config, role, policy, params, parallel):
       temperature=config.rollout.temperature,
       **cut,
     ),
-    update=updates.make_update(
-      losses.grpo_loss(_loss_config(config, role), policy.model_config),
-      optimizer,
-      parallel,
-      **cut,
-    ),
+    update=updates.make_update(loss, optimizer, parallel, **cut),
     learning_rate=optimizers.make_schedule(**schedule),
     reference=parallel.replicate(params) if grpo.kl_coef else None,
     temperature=config.rollout.temperature,
@@ -223,6 +233,8 @@ def _make_player(config, role, policy, params, parallel):
     epochs=grpo.epochs,
     mask_cut=grpo.mask_cut,
     bucket=config.rollout.bucket,
+    groups_a_step=_groups_a_step(config, role),
+    importance_cap=grpo.importance_cap,
   )
 
   def make_state():
@@ -232,13 +244,14 @@ def _make_player(config, role, policy, params, parallel):
   return player, make_state
 
 
-def _sampling(config, role, num_samples, temperature=None):
+def _sampling(config, role, num_samples, temperature=None, top_p=1.0):
   if temperature is None:
     temperature = config.rollout.temperature
   return rollout.SamplingConfig(
     num_samples=num_samples,
     max_new_tokens=config[role].max_new_tokens,
     temperature=temperature,
+    top_p=top_p,
     bucket=config.rollout.bucket,
     max_rows=config.rollout.max_rows,
     slot_samples=config.rollout.slot_samples,
@@ -246,12 +259,18 @@ def _sampling(config, role, num_samples, temperature=None):
 
 
 def _make_evaluators(config, role, policy, parallel):
-  """Samplers of the evaluation, at temperature 1 or greedy."""
-  settings = {"test": _sampling(config, role, 1, 1.0)}
+  """Samplers of the evaluation, by name."""
+  evaluation = config.evaluation
+  drawn = evaluation.temperature, evaluation.top_p
+  settings = {"test": _sampling(config, role, 1, *drawn)}
+  if evaluation.collaboration:
+    settings["choosing"] = _sampling(
+      config, role, evaluation.collaboration, *drawn
+    )
   if role == "code":
     settings = {
       "greedy": _sampling(config, role, 1, 0.0),
-      "sampled": _sampling(config, role, config.evaluation.samples, 1.0),
+      "sampled": _sampling(config, role, evaluation.samples, *drawn),
     }
   return {
     name: rollout.make_sampler(policy, value, parallel)

@@ -6,6 +6,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
+from codea1_jax.curriculum import PassRates
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.train_state import RunState
 from codea1_jax.update import Parallel
@@ -33,7 +34,11 @@ class Checkpoints:
       args=ocp.args.Composite(
         policies=ocp.args.StandardSave(_policies(state, parallel)),
         game=ocp.args.JsonSave(
-          {"step": state.step, "book": json.loads(state.book.to_json())}
+          {
+            "step": state.step,
+            "book": json.loads(state.book.to_json()),
+            "pass_rates": json.loads(state.pass_rates.to_json()),
+          }
         ),
       ),
       force=True,
@@ -64,10 +69,30 @@ class Checkpoints:
       test=policies["test"],
       book=MistakeBook.from_json(json.dumps(game["book"])),
       step=game["step"],
+      pass_rates=PassRates.from_json(json.dumps(game["pass_rates"])),
     )
 
   def close(self) -> None:
     self._manager.close()
+
+
+def read_book(workdir: str | pathlib.Path) -> MistakeBook:
+  """The book of a run's newest checkpoint; no policy is read.
+
+  Raises:
+    FileNotFoundError: there is none.
+  """
+  directory = (pathlib.Path(workdir) / "checkpoints").absolute()
+  if not directory.is_dir():
+    raise FileNotFoundError(f"no checkpoint below {directory}")
+  with ocp.CheckpointManager(directory) as manager:
+    step = manager.latest_step()
+    if step is None:
+      raise FileNotFoundError(f"no checkpoint below {directory}")
+    restored = manager.restore(
+      step, args=ocp.args.Composite(game=ocp.args.JsonRestore())
+    )
+  return MistakeBook.from_json(json.dumps(restored["game"]["book"]))
 
 
 def _policies(state: RunState, parallel: Parallel) -> dict[str, Any]:

@@ -5,14 +5,21 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from codea1_jax import evaluation, prompts, rewards
+from codea1_jax import (
+  evaluation,
+  grpo,
+  judging,
+  prompts,
+  quality,
+  rewards,
+)
 from codea1_jax.mistake_book import SAMPLERS
 from codea1_jax.models.config import REMAT
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem, Status
 
 DTYPES = ("float32", "bfloat16")
-METHODS = ("code_a1", "golden_tests", "self_play")
+METHODS = ("code_a1", "golden_tests", "self_play", "sft")
 _MANY = 10**9
 _RANGES = (
   ("seed", 0, 2**32 - 1),
@@ -42,16 +49,28 @@ _RANGES = (
   ("rollout.temperature", 0.01, 100),
   ("rewards.alpha", 0, 1),
   ("book.replay", 0, _MANY),
+  ("book.refresh", 0, _MANY),
+  ("book.max_archive", 0, _MANY),
+  ("book.max_per_question", 1, _MANY),
+  ("book.max_total", 1, _MANY),
+  ("quality.patience", 1, _MANY),
+  ("selection.refill", 0, _MANY),
+  ("curriculum.strength", 0, 100),
+  ("curriculum.end_step", 1, _MANY),
   ("grpo.clip_eps_low", 0, 1),
   ("grpo.clip_eps_high", 0, _MANY),
   ("grpo.dual_clip", 1, _MANY),
   ("grpo.kl_coef", 0, _MANY),
+  ("grpo.importance_cap", 0, _MANY),
   ("grpo.epochs", 1, _MANY),
   ("grpo.micro_batch_size", 1, _MANY),
   ("sandbox.workers", 0, 4096),
   ("evaluation.every", 1, _MANY),
   ("evaluation.samples", 1, _MANY),
   ("evaluation.targets", 0, _MANY),
+  ("evaluation.temperature", 0.01, 100),
+  ("evaluation.top_p", 1e-6, 1),
+  ("evaluation.collaboration", 0, _MANY),
   ("checkpoint.every", 1, _MANY),
   ("checkpoint.keep", 1, _MANY),
   ("dump_every", 1, _MANY),
@@ -70,6 +89,12 @@ def check_values(config: Any) -> None:
       prompts.VISIBILITIES,
     ),
     ("book.sampler", config.book.sampler, SAMPLERS),
+    ("selection.kind", config.selection.kind, judging.SELECTIONS),
+    ("grpo.kl_estimator", config.grpo.kl_estimator, tuple(grpo.KL_ESTIMATORS)),
+    ("grpo.aggregation", config.grpo.aggregation, grpo.AGGREGATIONS),
+    ("grpo.ratio", config.grpo.ratio, grpo.RATIOS),
+    ("grpo.std", config.grpo.std, grpo.STDS),
+    *(("quality.rules", rule, quality.RULES) for rule in config.quality.rules),
     ("compute.dtype", config.compute.dtype, DTYPES),
     ("compute.param_dtype", config.compute.param_dtype, DTYPES),
     ("compute.remat", config.compute.remat, REMAT),
@@ -89,6 +114,40 @@ def check_values(config: Any) -> None:
       f"config.selection.top_k is {config.selection.top_k}, must be in"
       f" [1, rollout.codes = {config.rollout.codes}]"
     )
+  _check_combinations(config)
+
+
+def _check_combinations(config: Any) -> None:
+  """Fields that are right by themselves and do not go together."""
+  grpo_config, selection, book = config.grpo, config.selection, config.book
+  for wrong, message in (
+    (
+      book.refresh > min(book.replay, book.max_archive),
+      f"book.refresh is {book.refresh}, above book.replay = {book.replay} or"
+      f" book.max_archive = {book.max_archive}",
+    ),
+    (
+      grpo_config.importance_cap and config.rollout.temperature != 1.0,
+      "grpo.importance_cap needs rollout.temperature = 1: the sampler's"
+      f" log-probs are those at 1, not at {config.rollout.temperature}",
+    ),
+    (
+      selection.refill and not selection.drop_zero_variance,
+      f"selection.refill is {selection.refill}, which needs"
+      " selection.drop_zero_variance = True",
+    ),
+    (
+      selection.refill and config.method == "golden_tests",
+      "selection.refill is not there for method golden_tests",
+    ),
+    (
+      grpo_config.kl_coef and grpo_config.kl_estimator == "none",
+      f"grpo.kl_coef is {grpo_config.kl_coef} with grpo.kl_estimator = none:"
+      " set it to 0",
+    ),
+  ):
+    if wrong:
+      raise ValueError(f"config.{message}")
 
 
 def check_context(config: Any, role: str, positions: int) -> None:
@@ -109,11 +168,17 @@ def check_problems(config, problems, heldout) -> None:
       f" {config.train_problems} has {len(problems)} problems"
     )
   needing = list(heldout)
-  if config.method == "golden_tests":
+  golden = config.method in ("golden_tests", "sft")
+  if golden or config.evaluation.train_pass_rate:
     needing += problems
   for problem in needing:
     if not problem.golden_tests:
       raise ValueError(f"problem {problem.id} has no golden tests")
+  for problem in problems if config.method == "sft" else ():
+    if not problem.faulty_programs:
+      raise ValueError(
+        f"problem {problem.id} has no faulty programs: method sft needs them"
+      )
 
 
 def holds_this_run(workdir: pathlib.Path, config: Any) -> bool:

@@ -10,23 +10,27 @@ from typing import Any
 import numpy as np
 
 from codea1_jax import (
+  curriculum,
+  evaluation,
   grpo,
+  judging,
   metrics,
   parsing,
   problems,
   prompts,
-  rewards,
-  verification,
 )
 from codea1_jax.assembly import Run
+from codea1_jax.curriculum import PassRates
+from codea1_jax.judging import Judgement
 from codea1_jax.mistake_book import MistakeBook
-from codea1_jax.player import Player, Samples
+from codea1_jax.player import Player, Samples, join_samples
 from codea1_jax.run_log import Clock, describe
 from codea1_jax.train_state import PolicyState, RunState, UpdateBatch
 from codea1_jax.types import ParsedCode, Problem
 
 # A seed is (run's seed, step, one of these).
 CODE, TEST = 0, 1
+_SEEDS = 2**32  # more than there are seeds of runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +40,34 @@ class Game:
   code_batch: UpdateBatch
   test_batch: UpdateBatch
   book: MistakeBook
+  pass_rates: PassRates
   metrics: dict[str, float]
   rollouts: list[dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+  """What both policies wrote for some questions, and what it is worth."""
+
+  problems: tuple[Problem, ...]  # [Q]
+  code_samples: Samples
+  codes: list[list[ParsedCode]]  # [Q][M]
+  suite_samples: Samples
+  judgement: Judgement
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+  """Samples of one role whose rewards are compared with each other."""
+
+  samples: Samples  # [P] prompts with G samples each
+  reward: np.ndarray  # [P, G]
+  mask: np.ndarray  # bool [P, G]
+
+  @property
+  def informative(self) -> np.ndarray:
+    """bool [P]: the rewards of the group are not all equal."""
+    return grpo.reward_spread(self.reward, self.mask) > 0
 
 
 def play(
@@ -49,60 +79,148 @@ def play(
 ) -> Game:
   """Code rollout, test rollout, verdicts, rewards, book, TopVar, advantages.
 
+  Where zero-variance groups are dropped, further rounds (up to
+  `selection.refill`) play as many questions as are missing.
+
   Args:
     run: the parts of the run.
-    state: gives the step and the book.
+    state: gives the step, the book and the pass rates.
     coder: the policy that writes the codes.
     tester: the policy that writes the suites; the same one in self-play.
     clock: gets the stages' times.
   """
-  config = run.config
-  seed = (config.seed, state.step)
-  batch = draw_problems(run, state.step)
-  code_samples, codes = sample_codes(run, coder, batch, seed)
-  suite_samples, suites = sample_suites(run, tester, batch, codes, seed)
-  clock.lap("rollout")
-  replayed = _replayed(run, state, batch)
-  outcomes = verification.verify(batch, codes, suites, replayed, run.pool)
-  clock.lap("sandbox")
-  counts = verification.count(batch, outcomes, state.book)
-  reward = rewards.compute(
-    config.rewards.preset,
-    counts,
-    alpha=config.rewards.alpha,
-    tests_per_suite=config.rollout.tests,
-  )
-  book = state.book
-  if config.book.enabled:
-    preset = config.rewards.preset
-    book = book.update(verification.book_events(batch, outcomes, preset))
-  selected = grpo.top_variance(
-    reward.test, config.selection.top_k, mask=reward.test_mask
-  )
-  code_batch, code_numbers = prepare_groups(
-    run, run.code, coder, code_samples, reward.code, reward.code_mask
-  )
-  test_batch, test_numbers = _prepare_suites(
-    run, tester, suite_samples, reward, selected
-  )
+  config, missing, rounds = run.config, run.config.rollout.questions, []
+  state_after = state
+  while missing and len(rounds) <= config.selection.refill:
+    played = _play_round(
+      run, state_after, coder, tester, len(rounds), missing, clock
+    )
+    state_after = state_after.replace(book=played.judgement.book)
+    rounds.append(played)
+    joined = _join(rounds)
+    missing = _missing_questions(config, joined)
+  code_groups, test_groups = _code_groups(joined), _test_groups(joined)
+  code_batch, code_numbers = prepare_groups(run, run.code, coder, code_groups)
+  test_batch, test_numbers = prepare_groups(run, run.test, tester, test_groups)
   clock.lap("score")
+  reward = joined.judgement.reward
   numbers = {
     **prefixed("code", code_numbers),
     **prefixed("test", test_numbers),
-    "code/prompt_cut_share": code_samples.prompt_cut_share,
-    "test/prompt_cut_share": suite_samples.prompt_cut_share,
-    **_game_metrics(outcomes, reward, counts, state.book, book),
+    "code/prompt_cut_share": joined.code_samples.prompt_cut_share,
+    "test/prompt_cut_share": joined.suite_samples.prompt_cut_share,
+    "rollout/rounds": len(rounds),
+    **_game_metrics(joined.judgement, state.book),
   }
+  if config.evaluation.train_pass_rate:
+    numbers["code/pass_rate"] = _golden_pass_rate(run, joined)
   rollouts = describe(
-    batch, code_samples, codes, suite_samples, outcomes, reward, selected
+    joined.problems,
+    joined.code_samples,
+    joined.codes,
+    joined.suite_samples,
+    joined.judgement,
   )
-  return Game(code_batch, test_batch, book, numbers, rollouts)
+  observed = observe(run, state, joined.problems, reward.code, reward.code_mask)
+  return Game(
+    code_batch, test_batch, state_after.book, observed, numbers, rollouts
+  )
 
 
-def draw_problems(run: Run, step: int) -> tuple[Problem, ...]:
-  """The questions of a step: a function of step and seed alone."""
-  questions = run.config.rollout.questions
-  return problems.batch(run.problems, step, questions, run.config.seed)
+def _play_round(
+  run, state, coder, tester, number: int, questions: int, clock
+) -> Round:
+  """One round of a step: texts, then what they are worth."""
+  seed = (run.config.seed, state.step, *([number] if number else []))
+  batch = draw_problems(run, state, questions, number)
+  code_samples, codes = sample_codes(run, coder, batch, seed)
+  suite_samples, suites = sample_suites(run, tester, batch, codes, seed)
+  clock.lap("rollout")
+  judgement = judging.judge(
+    run.config, batch, codes, suites, state.book, run.pool, seed
+  )
+  clock.lap("sandbox")
+  return Round(batch, code_samples, codes, suite_samples, judgement)
+
+
+def _join(rounds: Sequence[Round]) -> Round:
+  """All rounds of a step as one."""
+  if len(rounds) == 1:
+    return rounds[0]
+  return Round(
+    tuple(problem for r in rounds for problem in r.problems),
+    join_samples([r.code_samples for r in rounds]),
+    [row for r in rounds for row in r.codes],
+    join_samples([r.suite_samples for r in rounds]),
+    judging.join([r.judgement for r in rounds]),
+  )
+
+
+def _missing_questions(config: Any, played: Round) -> int:
+  """How many more questions it takes until both batches are full of groups
+  that teach; 0 where others are kept."""
+  if not config.selection.drop_zero_variance:
+    return 0
+  chosen = played.judgement.selected.shape[1]
+  questions = config.rollout.questions
+  codes = questions - _code_groups(played).informative.sum()
+  suites = questions * chosen - _test_groups(played).informative.sum()
+  return int(max(codes, -(-suites // chosen), 0))
+
+
+def _code_groups(played: Round) -> Groups:
+  """A group a question: its codes."""
+  reward = played.judgement.reward
+  return Groups(played.code_samples, reward.code, reward.code_mask)
+
+
+def _test_groups(played: Round) -> Groups:
+  """A group a selected code: its suites."""
+  reward, selected = played.judgement.reward, played.judgement.selected
+  codes = reward.test.shape[1]
+  chosen = [q * codes + m for q, row in enumerate(selected) for m in row]
+  flat = (-1, reward.test.shape[-1])
+  return Groups(
+    played.suite_samples.take(chosen),
+    reward.test.reshape(flat)[chosen],
+    reward.test_mask.reshape(flat)[chosen],
+  )
+
+
+def draw_problems(
+  run: Run, state: RunState, questions: int, number: int = 0
+) -> tuple[Problem, ...]:
+  """The questions of a step's round: a function of seed, step and, under a
+  curriculum, of the pass rates."""
+  config = run.config
+  # Rounds beyond the first have a sequence of their own.
+  seed, step = config.seed + number * _SEEDS, state.step
+  if not config.curriculum.enabled:
+    return problems.batch(run.problems, step, questions, seed)
+  return curriculum.draw(
+    run.problems,
+    step,
+    questions,
+    seed,
+    state.pass_rates,
+    strength=config.curriculum.strength,
+    end_step=config.curriculum.end_step,
+  )
+
+
+def observe(
+  run: Run, state: RunState, batch: Sequence[Problem], shares, mask
+) -> PassRates:
+  """The pass rates after a step whose codes passed these shares [Q, M]."""
+  if not run.config.curriculum.enabled:
+    return state.pass_rates
+  passed = np.clip(np.where(mask, shares, 0.0), 0.0, 1.0).sum(-1)
+  return state.pass_rates.observe(
+    [
+      (problem.id, float(total), int(seen))
+      for problem, total, seen in zip(batch, passed, mask.sum(-1))
+    ]
+  )
 
 
 def sample_codes(
@@ -119,17 +237,23 @@ def sample_codes(
   return samples, codes
 
 
+def test_chat(config: Any, problem: Problem, program: str) -> prompts.Messages:
+  """The messages that ask for one suite, as the config words them."""
+  return prompts.test_messages(
+    problem,
+    program,
+    config.rollout.tests,
+    preset=config.prompts.preset,
+    visibility=config.prompts.test_visibility,
+    anonymize=config.prompts.anonymize_code,
+  )
+
+
 def sample_suites(run: Run, state: PolicyState, batch, codes, seed):
   """N suites a code: samples [Q * M][N], (suite, non-printable) [Q][M][N]."""
   config = run.config
   chats = [
-    prompts.test_messages(
-      problem,
-      code.source,
-      config.rollout.tests,
-      preset=config.prompts.preset,
-      visibility=config.prompts.test_visibility,
-    )
+    test_chat(config, problem, code.source)
     for problem, row in zip(batch, codes)
     for code in row
   ]
@@ -153,55 +277,57 @@ def sample_suites(run: Run, state: PolicyState, batch, codes, seed):
   return samples, suites
 
 
-def _replayed(run: Run, state: RunState, batch: Sequence[Problem]):
-  """The book's tests of each question; none where the book is off."""
-  book = run.config.book
-  if not book.enabled:
-    return [()] * len(batch)
-  return [state.book.replay(p.id, book.replay, book.sampler) for p in batch]
-
-
-def _prepare_suites(run: Run, state, samples: Samples, reward, selected):
-  """The suites of each question's selected codes: one group a code."""
-  codes = reward.test.shape[1]
-  chosen = [q * codes + m for q, row in enumerate(selected) for m in row]
-  flat = (-1, reward.test.shape[-1])
-  picked = Samples(
-    [samples.prompts[i] for i in chosen],
-    [samples.completions[i] for i in chosen],
-  )
-  return prepare_groups(
-    run,
-    run.test,
-    state,
-    picked,
-    reward.test.reshape(flat)[chosen],
-    reward.test_mask.reshape(flat)[chosen],
-  )
-
-
 def prepare_groups(
-  run: Run, player: Player, state: PolicyState, samples: Samples, reward, mask
+  run: Run, player: Player, state: PolicyState, groups: Groups
 ) -> tuple[UpdateBatch, dict[str, float]]:
-  """Group-normalized advantages and a scored batch of all groups' rows."""
+  """Group-normalized advantages and a scored batch of all groups' rows.
+
+  Where zero-variance groups are dropped, those that teach come first, others
+  fill up the batch and are masked: its shape, and with it the compiled update,
+  stays what it is.
+  """
+  config = run.config
+  numbers = metrics.summary_statistics(groups.reward[groups.mask], "reward")
+  informative = groups.informative
+  numbers["zero_variance_share"] = float(1 - informative.mean())
+  if config.selection.drop_zero_variance:
+    groups = _fill(groups, player.groups_a_step)
   advantages = grpo.group_advantages(
-    reward, mask=mask, norm_by_std=run.config.grpo.norm_by_std
+    groups.reward,
+    mask=groups.mask,
+    norm_by_std=config.grpo.norm_by_std,
+    std=config.grpo.std,
   )
-  advantages = np.asarray(advantages)
-  batch, numbers = player.prepare(
+  batch, described = player.prepare(
     state.params,
-    samples.rows(range(len(samples.prompts))),
-    advantages.reshape(-1),
-    mask.reshape(-1),
+    groups.samples.rows(range(len(groups.samples.prompts))),
+    np.asarray(advantages).reshape(-1),
+    groups.mask.reshape(-1),
   )
-  numbers |= metrics.summary_statistics(reward[mask], "reward")
-  numbers["zero_variance_share"] = float((advantages == 0).all(-1).mean())
-  return batch, numbers
+  return batch, numbers | described
 
 
-def _game_metrics(outcomes, reward, counts, old_book, book) -> dict[str, float]:
+def _fill(groups: Groups, limit: int) -> Groups:
+  """At most `limit` groups, informative ones first; the others are masked."""
+  order = np.argsort(~groups.informative, kind="stable")[:limit]
+  mask = groups.mask & groups.informative[:, None]
+  return Groups(
+    groups.samples.take(order.tolist()), groups.reward[order], mask[order]
+  )
+
+
+def _golden_pass_rate(run: Run, played: Round) -> float:
+  """Share of a step's codes that pass all golden tests, which none learns."""
+  shares = evaluation.golden_pass(
+    played.problems, played.code_samples.completions, run.pool
+  )
+  return evaluation.pass_rate(shares)
+
+
+def _game_metrics(judgement: Judgement, old_book) -> dict[str, float]:
   """Verdicts, validity, attack rate and the book's turnover of one step."""
-  codes = [code for row in outcomes for code in row]
+  reward, counts, book = judgement.reward, judgement.counts, judgement.book
+  codes = [code for row in judgement.outcomes for code in row]
   verdicts = [c.load.status for c in codes if not c.load.passed]
   for code in codes:
     verdicts += [v.status for v in code.replayed_verdicts]
@@ -226,6 +352,9 @@ def _game_metrics(outcomes, reward, counts, old_book, book) -> dict[str, float]:
     "book/size": book.size,
     "book/questions": len(book.questions),
     "book/growth": book.size - old_book.size,
+    "book/archived": sum(map(len, book.archive.values())),
+    "book/quarantined": sum(map(len, book.quarantine.values())),
+    "test/rejected": sum(s.num_rejected for c in codes for s in c.suites),
     "sandbox/masked": int(counts.masked.sum()),
     **share,
   }

@@ -71,7 +71,7 @@ def group_advantages(
     variance = _masked_sum(centered**2, kept) / np.maximum(divisor, 1)
     centered = centered / (np.sqrt(variance) + eps)
   # Rounding must not make a signal out of equal rewards: 0 exactly.
-  informative = (count > 1) & (_spread(rewards, kept)[..., None] > 0)
+  informative = (count > 1) & (reward_spread(rewards, kept)[..., None] > 0)
   return np.where(informative, centered, 0.0).astype(np.float32)
 
 
@@ -313,8 +313,12 @@ def _masked_sum(values, kept):
   return np.where(kept, values, 0.0).sum(-1, keepdims=True)
 
 
-def _spread(rewards, kept):
-  """Largest minus smallest kept reward of a group; at most 0 if none."""
+def reward_spread(rewards: np.ndarray, mask: np.ndarray) -> np.ndarray:
+  """Largest minus smallest reward of each group [..., G] -> [...].
+
+  Only where `mask` is True; negative infinity for a group without any.
+  """
+  kept = np.asarray(mask, bool)
   return np.where(kept, rewards, -np.inf).max(-1) - np.where(
     kept, rewards, np.inf
   ).min(-1)

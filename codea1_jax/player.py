@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import optax
 
-from codea1_jax import rollout
+from codea1_jax import grpo, rollout
 from codea1_jax.train_state import PolicyState, UpdateBatch
 from codea1_jax.types import Completion
 
@@ -35,6 +35,25 @@ class Samples:
       for completion in self.completions[p]
     ]
 
+  def take(self, chosen: Sequence[int]) -> "Samples":
+    """The prompts at `chosen` with their completions."""
+    return Samples(
+      [self.prompts[p] for p in chosen],
+      [self.completions[p] for p in chosen],
+      self.prompt_cut_share,
+    )
+
+
+def join_samples(parts: Sequence[Samples]) -> Samples:
+  """The prompts of all parts, in their order."""
+  total = sum(len(part.prompts) for part in parts)
+  cut = sum(part.prompt_cut_share * len(part.prompts) for part in parts)
+  return Samples(
+    [prompt for part in parts for prompt in part.prompts],
+    [row for part in parts for row in part.completions],
+    cut / total,
+  )
+
 
 @dataclasses.dataclass(frozen=True)
 class Player:
@@ -53,6 +72,8 @@ class Player:
   epochs: int
   mask_cut: bool  # completions cut by the length limit do not train
   bucket: int
+  groups_a_step: int  # groups that one step trains on
+  importance_cap: float  # of trainer over sampler; 0 for no correction
 
   def encode(self, chats: Sequence[Messages]) -> tuple[list[list[int]], float]:
     """Prompts, of long ones the end, and the share that lost its beginning."""
@@ -67,6 +88,19 @@ class Player:
     """`n` completions of each chat; the same seed gives the same text."""
     prompts, cut_share = self.encode(chats)
     return Samples(prompts, self.draw(params, prompts, seed), cut_share)
+
+  def supervised(
+    self, chats: Sequence[Messages], answers: Sequence[str]
+  ) -> UpdateBatch:
+    """Rows that end with given answers, for a loss that is cross-entropy."""
+    prompts, _ = self.encode(chats)
+    texts = self.policy.tokenizer(list(answers), add_special_tokens=False)
+    return rollout.pack(
+      prompts,
+      [[*ids, self.policy.eos_ids[0]] for ids in texts["input_ids"]],
+      pad_id=self.policy.pad_id,
+      bucket=self.bucket,
+    )
 
   def prepare(
     self,
@@ -101,20 +135,42 @@ class Player:
       reference, _ = self.score(
         self.reference, batch.tokens, batch.valid, length
       )
-    metrics = self._describe(batch, [c for _, c in rows], log_probs)
+    completions = [c for _, c in rows]
+    sampler = self._sampler_log_probs(completions, length)
+    metrics = self._describe(batch, completions, log_probs, sampler)
+    weights = None
+    if self.importance_cap:
+      weights = np.asarray(
+        grpo.truncated_importance_weights(
+          log_probs, sampler, cap=self.importance_cap
+        )
+      )
+      metrics |= self._describe_weights(batch, weights)
     batch = batch.replace(
       completion_mask=batch.completion_mask * kept[:, None],
       advantages=advantages.astype(np.float32),
       behavior_log_probs=log_probs,
       ref_log_probs=reference,
+      importance_weights=weights,
     )
     return batch, metrics
+
+  def _sampler_log_probs(
+    self, completions: Sequence[Completion], length: int
+  ) -> np.ndarray | None:
+    """[B, T] as drawn; None where they are of another temperature: the
+    sampler's are always those at 1."""
+    if self.temperature != 1.0:
+      return None
+    rows = [c.log_probs for c in completions]
+    return rollout.pad_rows(rows, length, 0.0, np.float32)[0]
 
   def _describe(
     self,
     batch: UpdateBatch,
     completions: Sequence[Completion],
     log_probs: np.ndarray,
+    sampler: np.ndarray | None,
   ) -> dict[str, float]:
     """Lengths, and how far sampler and trainer are apart in log-probs."""
     mask = batch.completion_mask
@@ -124,13 +180,22 @@ class Player:
       "length/max": float(lengths.max()),
       "cut_share": float(np.mean([not c.finished for c in completions])),
     }
-    if self.temperature == 1.0:  # the sampler's are always those at 1
-      sampler, _ = rollout.pad_rows(
-        [c.log_probs for c in completions], mask.shape[1], 0.0, np.float32
-      )
+    if sampler is not None:
       gap = np.abs(log_probs - sampler) * mask
       metrics["sampler_gap"] = float(gap.sum() / max(mask.sum(), 1.0))
     return metrics
+
+  def _describe_weights(
+    self, batch: UpdateBatch, weights: np.ndarray
+  ) -> dict[str, float]:
+    """Importance weights of trainer over sampler: mean, and share capped."""
+    ours = weights[batch.completion_mask > 0]
+    return {
+      "importance_weight/mean": float(ours.mean()),
+      "importance_weight/capped_share": float(
+        (ours >= self.importance_cap).mean()
+      ),
+    }
 
   def learn(
     self, state: PolicyState, batch: UpdateBatch, seed: Sequence[int]

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 import tqdm
 
 from codea1_jax import metrics, report
 from codea1_jax.assembly import Run
+from codea1_jax.judging import Judgement
 from codea1_jax.player import Samples
-from codea1_jax.rewards import Rewards
 from codea1_jax.types import ParsedCode, Problem
-from codea1_jax.verification import CodeOutcome
 
 
 class RunLog:
@@ -106,7 +104,8 @@ class Clock:
 
   def lap(self, stage: str) -> None:
     now = time.monotonic()
-    self.metrics[f"time/{stage}_s"] = now - self._last
+    name = f"time/{stage}_s"
+    self.metrics[name] = self.metrics.get(name, 0.0) + now - self._last
     self._last = now
 
 
@@ -164,11 +163,13 @@ def describe(
   code_samples: Samples,
   codes: Sequence[Sequence[ParsedCode]],
   suite_samples: Samples,
-  outcomes: Sequence[Sequence[CodeOutcome]],
-  reward: Rewards,
-  selected: np.ndarray,
+  judgement: Judgement,
 ) -> list[dict[str, Any]]:
-  """One record a question, with all that was written, run and decided."""
+  """One record a question, with all that was written, run and decided.
+
+  Enough to judge the same texts again (experiments/replay.py).
+  """
+  outcomes, reward = judgement.outcomes, judgement.reward
   records = []
   for q, problem in enumerate(batch):
     described = []
@@ -184,7 +185,7 @@ def describe(
           "replayed_verdicts": [
             str(v.status) for v in outcome.replayed_verdicts
           ],
-          "selected": m in selected[q],
+          "selected": m in judgement.selected[q],
           "suites": [
             _describe_suite(
               text.text,
@@ -202,6 +203,7 @@ def describe(
           "id": problem.id,
           "question": problem.question,
           "signature": problem.signature,
+          "entry_point": problem.entry_point,
           "ground_truth": problem.ground_truth,
         },
         "replayed": [test.source for test in outcomes[q][0].replayed],

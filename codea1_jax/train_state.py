@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from codea1_jax.curriculum import PassRates
+
 if typing.TYPE_CHECKING:
   from codea1_jax.mistake_book import MistakeBook
 
@@ -51,6 +53,10 @@ class RunState:
   test: PolicyState
   book: MistakeBook = flax.struct.field(pytree_node=False)
   step: int = flax.struct.field(pytree_node=False, default=0)
+  # What a curriculum orders problems by; empty without one.
+  pass_rates: PassRates = flax.struct.field(
+    pytree_node=False, default=PassRates()
+  )
 
 
 def create_policy_state(

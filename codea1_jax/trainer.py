@@ -9,14 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from codea1_jax import assembly, evaluation, game, prompts
+from codea1_jax import assembly, evaluation, game, heldout, supervision
 from codea1_jax.assembly import Run
 from codea1_jax.checkpoint import Checkpoints
 from codea1_jax.run_log import Clock, Compilations, RunLog, Stop
 from codea1_jax.train_state import RunState
-
-# Evaluations draw with seeds of a step that no run reaches.
-EVALUATION, GREEDY = 2**32 - 1, 2
 
 
 def train(config: Any, workdir: str | pathlib.Path) -> dict[str, float]:
@@ -49,7 +46,7 @@ def train(config: Any, workdir: str | pathlib.Path) -> dict[str, float]:
     log = RunLog(run, state.step)
     take_step = STEPS[config.method]
     if log.evaluation_is_due(state.step):
-      log.evaluation(evaluate(run, state))
+      log.evaluation(heldout.evaluate(run, state))
     for step in log.progress(state.step, config.num_steps):
       started = time.monotonic()
       state, step_metrics, rollouts = take_step(run, state)
@@ -62,7 +59,7 @@ def train(config: Any, workdir: str | pathlib.Path) -> dict[str, float]:
       if stop.asked and not done:
         break
       if done or state.step % config.evaluation.every == 0:
-        log.evaluation(evaluate(run, state))
+        log.evaluation(heldout.evaluate(run, state))
     checkpoints.close()
     return log.finish(state.step)
 
@@ -83,7 +80,11 @@ def code_a1_step(run: Run, state: RunState):
   )
   clock.lap("update")
   state = state.replace(
-    code=code, test=test, book=played.book, step=state.step + 1
+    code=code,
+    test=test,
+    book=played.book,
+    pass_rates=played.pass_rates,
+    step=state.step + 1,
   )
   numbers = _step_metrics(played, code_losses, test_losses, clock)
   return state, numbers, played.rollouts
@@ -100,7 +101,12 @@ def self_play_step(run: Run, state: RunState):
     both, played.test_batch, (*seed, game.TEST)
   )
   clock.lap("update")
-  state = state.replace(code=both, book=played.book, step=state.step + 1)
+  state = state.replace(
+    code=both,
+    book=played.book,
+    pass_rates=played.pass_rates,
+    step=state.step + 1,
+  )
   numbers = _step_metrics(played, code_losses, test_losses, clock)
   return state, numbers, played.rollouts
 
@@ -108,7 +114,7 @@ def self_play_step(run: Run, state: RunState):
 def golden_tests_step(run: Run, state: RunState):
   """Only the Code LLM learns, from the share of golden tests it passes."""
   clock, seed = Clock(), (run.config.seed, state.step)
-  batch = game.draw_problems(run, state.step)
+  batch = game.draw_problems(run, state, run.config.rollout.questions)
   samples, _ = game.sample_codes(run, state.code, batch, seed)
   clock.lap("rollout")
   shares = evaluation.golden_pass(batch, samples.completions, run.pool)
@@ -116,20 +122,44 @@ def golden_tests_step(run: Run, state: RunState):
   mask = np.array([[s is not None for s in row] for row in shares])
   reward = np.array([[s or 0.0 for s in row] for row in shares], np.float32)
   code_batch, numbers = game.prepare_groups(
-    run, run.code, state.code, samples, reward, mask
+    run, run.code, state.code, game.Groups(samples, reward, mask)
   )
   clock.lap("score")
   code, losses = run.code.learn(state.code, code_batch, (*seed, game.CODE))
   clock.lap("update")
   numbers |= losses | {"pass_rate": evaluation.pass_rate(shares)}
   numbers = game.prefixed("code", numbers) | clock.metrics
-  return state.replace(code=code, step=state.step + 1), numbers, []
+  pass_rates = game.observe(run, state, batch, reward, mask)
+  state = state.replace(code=code, pass_rates=pass_rates, step=state.step + 1)
+  return state, numbers, []
+
+
+def sft_step(run: Run, state: RunState):
+  """The Test LLM learns golden asserts of faulty codes by cross-entropy."""
+  config, clock = run.config, Clock()
+  seed = (config.seed, state.step)
+  rng = np.random.default_rng((*seed, game.TEST))
+  batch = game.draw_problems(run, state, config.rollout.questions)
+  targets = supervision.draw_faulty(batch, config.rollout.suites, rng)
+  suites = supervision.golden_suites(
+    targets, config.rollout.tests, run.pool, rng
+  )
+  clock.lap("sandbox")
+  rows = run.test.supervised(
+    [game.test_chat(config, problem, program) for problem, program in targets],
+    [supervision.completion(tests) for tests in suites],
+  )
+  test, losses = run.test.learn(state.test, rows, (*seed, game.TEST))
+  clock.lap("update")
+  numbers = game.prefixed("test", losses) | clock.metrics
+  return state.replace(test=test, step=state.step + 1), numbers, []
 
 
 STEPS = {
   "code_a1": code_a1_step,
   "golden_tests": golden_tests_step,
   "self_play": self_play_step,
+  "sft": sft_step,
 }
 
 
@@ -140,50 +170,6 @@ def _step_metrics(played, code_losses, test_losses, clock) -> dict[str, float]:
     **game.prefixed("test", test_losses),
     **clock.metrics,
   }
-
-
-def evaluate(run: Run, state: RunState) -> dict[str, float]:
-  """Both policies on the held-out problems; the same draws every time."""
-  config, problem_set = run.config, run.heldout
-  started = time.monotonic()
-  seed = (config.seed, EVALUATION)
-  roles = {"greedy": GREEDY, "sampled": game.CODE}
-  chats = [
-    prompts.code_messages(p, preset=config.prompts.preset) for p in problem_set
-  ]
-  encoded, _ = run.code.encode(chats)
-  result = {"step": state.step, "eval/num_problems": len(problem_set)}
-  for name, role in roles.items():
-    completions = run.evaluators[name](
-      state.code.params, encoded, (*seed, role)
-    )
-    shares = evaluation.golden_pass(problem_set, completions, run.pool)
-    result[f"eval/code/{name}_pass_rate"] = evaluation.pass_rate(shares)
-  targets = evaluation.attack_targets(problem_set, config.evaluation.targets)
-  result["time/evaluation_s"] = time.monotonic() - started
-  if not targets:  # the problem file has no faulty programs
-    return result
-  chats = [
-    prompts.test_messages(
-      problem,
-      program,
-      config.rollout.tests,
-      preset=config.prompts.preset,
-      visibility=config.prompts.test_visibility,
-    )
-    for problem, program in targets
-  ]
-  writer = state.code if config.method == "self_play" else state.test
-  encoded, _ = run.test.encode(chats)
-  completions = run.evaluators["test"](
-    writer.params, encoded, (*seed, game.TEST)
-  )
-  scores = evaluation.attack_scores(
-    targets, completions, config.rollout.tests, run.pool
-  )
-  result |= game.prefixed("eval/test", scores)
-  result["time/evaluation_s"] = time.monotonic() - started
-  return result
 
 
 def _keep_compiled_code(workdir: pathlib.Path) -> None:

@@ -1,15 +1,17 @@
 """Parsed codes and suites -> typed verdicts, counts and book events.
 
-The ground truth runs on every distinct input of a question; each code then
-runs once, on all valid inputs of its own suites and on its question's replayed
-tests. No jax: the trainer's devices have nothing to do with it.
+The ground truth runs on every distinct input of a question and on its replayed
+tests; each code then runs once, on all valid inputs of its own suites and on
+the replayed tests that still hold. No jax: the trainer's devices have nothing
+to do with it.
 
 Letters: Q questions, M codes a question, N suites a code, K tests a suite.
 """
 
 import ast
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,6 +29,12 @@ from codea1_jax.types import (
 
 INFRASTRUCTURE = Status.INFRASTRUCTURE
 
+# (problem, tests of a suite with the ground truth's values) -> for each test
+# why it does not count, or "".
+Reject = Callable[[Problem, Sequence[TestCase]], Sequence[str]]
+# A question's tests that its ground truth contradicts, with the reasons.
+Quarantined = tuple[tuple[TestCase, str], ...]
+
 
 @dataclasses.dataclass(frozen=True)
 class SuiteOutcome:
@@ -38,6 +46,7 @@ class SuiteOutcome:
   verdicts: tuple[Verdict | None, ...]  # of the code; None: not a valid test
   num_invalid: int
   nonprintable: float = 0.0
+  num_rejected: int = 0  # of num_invalid: by a rule of quality.py
 
   @property
   def valid_tests(self) -> tuple[TestCase, ...]:
@@ -50,8 +59,16 @@ class SuiteOutcome:
 
   @property
   def failed_tests(self) -> tuple[TestCase, ...]:
+    return self._tests_where(passed=False)
+
+  @property
+  def passed_tests(self) -> tuple[TestCase, ...]:
+    return self._tests_where(passed=True)
+
+  def _tests_where(self, passed: bool) -> tuple[TestCase, ...]:
     ran = [v for v in self.verdicts if v is not None]
-    return tuple(t for t, v in zip(self.valid_tests, ran) if not v.passed)
+    judged = zip(self.valid_tests, ran)
+    return tuple(test for test, v in judged if v.passed == passed)
 
   @property
   def masked(self) -> bool:
@@ -74,12 +91,58 @@ class CodeOutcome:
     return any(v.status is INFRASTRUCTURE for v in outcomes)
 
 
+def recheck(
+  problems: Sequence[Problem],
+  replayed: Sequence[Sequence[TestCase]],
+  pool: SandboxPool,
+) -> tuple[list[tuple[TestCase, ...]], list[Quarantined]]:
+  """The book's tests that the ground truths still satisfy, and the others.
+
+  A ground truth's results are cached, so that this costs something once a
+  test only. What infrastructure kept from running is in neither.
+
+  Args:
+    problems: [Q].
+    replayed: [Q] tests from the book.
+    pool: an open sandbox.
+
+  Returns:
+    [Q] tests to replay, and [Q] of (test, why it goes to quarantine).
+  """
+  results = pool.oracle(
+    [
+      Job(p.ground_truth, p.entry_point, tuple(t.call for t in tests))
+      for p, tests in zip(problems, replayed)
+    ]
+  )
+  kept, contradicted = [], []
+  for tests, result in zip(replayed, results):
+    reasons = [
+      (test, _contradiction(test, truth))
+      for test, truth in zip(tests, result.calls)
+      if truth.status is not INFRASTRUCTURE
+    ]
+    kept.append(tuple(test for test, why in reasons if not why))
+    contradicted.append(tuple((test, why) for test, why in reasons if why))
+  return kept, contradicted
+
+
+def _contradiction(test: TestCase, truth: Verdict) -> str:
+  """Why the ground truth does not satisfy a test; "" where it does."""
+  if not truth.passed:
+    return f"the ground truth ends with {truth.status} {truth.detail}".rstrip()
+  if not same_value(test.expected, truth.value):
+    return f"the ground truth returns {truth.value[:200]}"
+  return ""
+
+
 def verify(
   problems: Sequence[Problem],
   codes: Sequence[Sequence[ParsedCode]],
   suites: Sequence[Sequence[Sequence[tuple[ParsedSuite, float]]]],
   replayed: Sequence[Sequence[TestCase]],
   pool: SandboxPool,
+  reject: Reject | None = None,
 ) -> list[list[CodeOutcome]]:
   """Runs everything of a step, in two round trips to the sandbox.
 
@@ -89,6 +152,7 @@ def verify(
     suites: [Q][M][N] of (suite, its completion's non-printable share).
     replayed: [Q] tests from the book.
     pool: an open sandbox.
+    reject: the quality filter, see quality.py; None lets every test count.
 
   Returns:
     [Q][M] outcomes.
@@ -112,7 +176,12 @@ def verify(
   return [
     [
       _code_outcome(
-        code, suites[q][m], oracles[q], replayed[q], results.get((q, m))
+        code,
+        suites[q][m],
+        oracles[q],
+        replayed[q],
+        results.get((q, m)),
+        functools.partial(reject, problems[q]) if reject else _accept_all,
       )
       for m, code in enumerate(codes[q])
     ]
@@ -146,7 +215,11 @@ def _calls_to_run(suites, oracle, replayed) -> dict[str, str]:
   return calls
 
 
-def _code_outcome(code, suites, oracle, replayed, ran) -> CodeOutcome:
+def _accept_all(tests: Sequence[TestCase]) -> list[str]:
+  return [""] * len(tests)
+
+
+def _code_outcome(code, suites, oracle, replayed, ran, reject) -> CodeOutcome:
   if ran is None:
     load = Verdict(Status.INVALID, detail=code.error)
     verdicts = {}
@@ -157,7 +230,7 @@ def _code_outcome(code, suites, oracle, replayed, ran) -> CodeOutcome:
   return CodeOutcome(
     load=load,
     suites=tuple(
-      _suite_outcome(suite, share, oracle, verdicts, load)
+      _suite_outcome(suite, share, oracle, verdicts, load, reject)
       for suite, share in suites
     ),
     replayed=tuple(replayed),
@@ -165,13 +238,21 @@ def _code_outcome(code, suites, oracle, replayed, ran) -> CodeOutcome:
   )
 
 
-def _suite_outcome(suite, nonprintable, oracle, verdicts, load) -> SuiteOutcome:
+def _suite_outcome(
+  suite, nonprintable, oracle, verdicts, load, reject
+) -> SuiteOutcome:
   """Counts as ALGORITHM.md says: a wrong answer is valid input and invalid."""
   seen, judged, correct = set(), [], []
-  num_invalid = suite.num_unparsed
-  for test in suite.tests:
+  num_invalid, num_rejected = suite.num_unparsed, 0
+  answered = [
+    TestCase(test.call, oracle[test.call].value or test.expected)
+    for test in suite.tests
+  ]
+  for test, why_not in zip(suite.tests, reject(answered)):
     truth = oracle[test.call]
     accepted = truth.passed and test.call not in seen
+    num_rejected += bool(accepted and why_not)
+    accepted = accepted and not why_not
     right = truth.passed and same_value(test.expected, truth.value)
     seen.add(test.call)
     judged.append(verdicts.get(test.call, load) if accepted else None)
@@ -184,6 +265,7 @@ def _suite_outcome(suite, nonprintable, oracle, verdicts, load) -> SuiteOutcome:
     verdicts=tuple(judged),
     num_invalid=num_invalid,
     nonprintable=nonprintable,
+    num_rejected=num_rejected,
   )
 
 
@@ -237,26 +319,40 @@ def book_events(
   problems: Sequence[Problem],
   outcomes: Sequence[Sequence[CodeOutcome]],
   preset: str,
+  quarantined: Sequence[Quarantined] = (),
 ) -> list[BookEvent]:
-  """What valid codes did, one event a code; masked ones stay out."""
-  events = []
+  """What valid codes did, one event a code; masked ones stay out.
+
+  Args:
+    problems: [Q].
+    outcomes: [Q][M].
+    preset: the rewards' preset, which says what enters the book.
+    quarantined: [Q] what `recheck` found, or ().
+  """
+  events = [
+    BookEvent(problem.id, quarantined=found)
+    for problem, found in zip(problems, quarantined)
+    if found
+  ]
   for problem, row in zip(problems, outcomes):
     for code in row:
-      if not code.load.passed or code.masked:
-        continue
-      passed = tuple(
-        test
-        for test, verdict in zip(code.replayed, code.replayed_verdicts)
-        if verdict.passed
-      )
-      failed: dict[TestCase, None] = {}  # a test counts once a code
-      for suite in code.suites:
-        if not suite.masked:
-          ran = [v for v in suite.verdicts if v is not None]
-          takes = enters_book(preset, np.array([not v.passed for v in ran]))
-          failed.update(
-            (t, None) for t, take in zip(suite.valid_tests, takes) if take
-          )
-      if passed or failed:
-        events.append(BookEvent(problem.id, passed, tuple(failed)))
+      if code.load.passed and not code.masked:
+        events.append(_book_event(problem.id, code, preset))
   return events
+
+
+def _book_event(question_id: str, code: CodeOutcome, preset: str) -> BookEvent:
+  """One valid code's event: a test counts once, however many suites have it."""
+  replayed = list(zip(code.replayed, code.replayed_verdicts))
+  suites = [suite for suite in code.suites if not suite.masked]
+  failed = tuple(dict.fromkeys(t for s in suites for t in s.failed_tests))
+  passed = tuple(dict.fromkeys(t for s in suites for t in s.passed_tests))
+  takes_passed = enters_book(preset, np.array(False))
+  return BookEvent(
+    question_id,
+    replayed_passed=tuple(test for test, v in replayed if v.passed),
+    replayed_failed=tuple(test for test, v in replayed if not v.passed),
+    newly_failed=failed,
+    newly_passed=passed,
+    newly_accepted=passed if takes_passed else (),
+  )

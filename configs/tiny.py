@@ -33,7 +33,7 @@ def _policy(shipped: str, learning_rate: float) -> config_dict.ConfigDict:
 def get_config() -> config_dict.ConfigDict:
   """The run behind `make train`."""
   config = config_dict.ConfigDict()
-  config.method = "code_a1"  # or golden_tests, self_play
+  config.method = "code_a1"  # or golden_tests, self_play, sft
   config.seed = 0
   config.num_steps = 80
   config.parallel = "pmap"
@@ -68,30 +68,56 @@ def get_config() -> config_dict.ConfigDict:
   prompts = config.prompts = config_dict.ConfigDict()
   prompts.preset = "compact"  # or paper
   prompts.test_visibility = "white_box"  # or black_box
+  prompts.anonymize_code = False  # True: the tester sees logic, no names
 
   rewards = config.rewards = config_dict.ConfigDict()
   rewards.preset = "paper"  # or corrected, composite
   rewards.alpha = 0.5  # weight of validity in the test reward
 
+  # Rules that make a test invalid (quality.py): the answer is an argument,
+  # another spelling of an earlier input, passed by every code for `patience`
+  # steps in a row.
+  quality = config.quality = config_dict.ConfigDict()
+  quality.enabled = False
+  quality.rules = ("trivial", "duplicate", "stale")
+  quality.patience = 10
+
   book = config.book = config_dict.ConfigDict()
   book.enabled = True
   book.replay = 8  # R: tests replayed to a question's codes
-  book.sampler = "frequency"  # or recent
+  book.sampler = "frequency"  # or recent, quality
+  book.refresh = 0  # of them: drawn from the archive of resolved tests
+  book.max_archive = 0  # resolved tests kept a question
   book.max_per_question = 64
   book.max_total = 100_000
 
   selection = config.selection = config_dict.ConfigDict()
-  selection.top_k = 1  # codes a question whose suites train the Test LLM
+  selection.kind = "topvar"  # or random, all: codes whose suites train
+  selection.top_k = 1  # of a question, the Test LLM
+  # Groups of equal rewards teach nothing: True keeps them out of the averages
+  # (DAPO, arXiv 2503.14476), and up to `refill` further rounds of the missing
+  # questions look for others.
+  selection.drop_zero_variance = False
+  selection.refill = 0
+
+  # Easier problems first, by the pass rate seen so far (curriculum.py).
+  curriculum = config.curriculum = config_dict.ConfigDict()
+  curriculum.enabled = False
+  curriculum.strength = 5.0  # how much likelier e.g. rate 1 is: exp(strength)
+  curriculum.end_step = 40  # uniform from here on
 
   grpo = config.grpo = config_dict.ConfigDict()
   grpo.clip_eps_low = 0.2
   grpo.clip_eps_high = 0.28
   grpo.dual_clip = 10.0
   grpo.kl_coef = 0.001
-  grpo.kl_estimator = "k3"  # or k1, k2
+  grpo.kl_estimator = "k3"  # or k1, k2, none: no reference is held
+  grpo.ratio = "token"  # or sequence (GSPO, arXiv 2507.18071)
+  grpo.importance_cap = 0.0  # above 0: truncated weights, trainer / sampler
   grpo.entropy_coef = 0.0
   grpo.aggregation = "token_mean"
   grpo.norm_by_std = True  # False: Dr. GRPO
+  grpo.std = "sample"  # or population
   grpo.epochs = 1
   grpo.mask_cut = False  # True: completions cut by length do not train
   grpo.micro_batch_size = 8
@@ -105,7 +131,15 @@ def get_config() -> config_dict.ConfigDict:
 
   evaluation = config.evaluation = config_dict.ConfigDict()
   evaluation.every = 40  # steps; also before and after
-  evaluation.samples = 4  # codes a problem at temperature 1
+  evaluation.samples = 4  # codes a problem
+  evaluation.temperature = 1.0  # of everything but greedy codes
+  evaluation.top_p = 1.0
+  # Suites a code that choose among a problem's sampled codes: the one that
+  # passes most tests, answers as predicted, is the answer. 0: not evaluated.
+  evaluation.collaboration = 0
+  # Whether every step runs its own codes on golden tests too: for the curves
+  # only, no reward sees it.
+  evaluation.train_pass_rate = False
   evaluation.targets = 4  # faulty programs a problem, one suite each
 
   checkpoint = config.checkpoint = config_dict.ConfigDict()

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from codea1_jax import checks
 from codea1_jax.tiny import DATA
+from configs import tiny
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -69,6 +71,24 @@ def test_unknown_name(tmp_path):
 )
 def test_out_of_range(tmp_path, field, value):
   expect(run(tmp_path, f"--config.{field}={value}"), field, value, "[")
+
+
+@pytest.mark.parametrize(
+  "changes, words",
+  [
+    ({"book.refresh": 2}, "book.max_archive = 0"),
+    ({"grpo.importance_cap": 2.0, "rollout.temperature": 0.7}, "at 0.7"),
+    ({"selection.refill": 1}, "drop_zero_variance"),
+    ({"grpo.kl_estimator": "none"}, "kl_coef"),
+    ({"grpo.ratio": "word"}, "token, sequence"),
+    ({"quality.rules": ("dull",)}, "trivial, duplicate, stale"),
+  ],
+)
+def test_fields_that_do_not_go_together(changes, words):
+  config = tiny.get_config()
+  config.update_from_flattened_dict(changes)
+  with pytest.raises(ValueError, match=words):
+    checks.check_values(config)
 
 
 def test_config_file_that_does_not_parse(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from codea1_jax import assembly, checks, optimizer
-from configs import qwen2_5_coder, tiny
+from configs import ablations, qwen2_5_coder, tiny
 
 SIZES = ("0.5b", "1.5b", "3b", "7b")
 CODERS = [f"{size}{end}" for size in SIZES for end in ("", ",local")]
@@ -26,6 +26,15 @@ def check(config):
 
 def test_the_default():
   check(tiny.get_config())
+
+
+@pytest.mark.parametrize("name", ablations.CHANGES)
+def test_ablations_are_documented_and_valid(name):
+  config = ablations.get_config(name)
+  check(config)
+  if name.startswith("alpha"):
+    name = "alpha_0 ... alpha_1"
+  assert f"\n  {name} " in ablations.__doc__
 
 
 @pytest.mark.parametrize("arg", CODERS)

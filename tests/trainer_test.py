@@ -9,7 +9,17 @@ import jax
 import numpy as np
 import pytest
 
-from codea1_jax import assembly, checkpoint, metrics, run_log, trainer
+from codea1_jax import (
+  assembly,
+  checkpoint,
+  game,
+  metrics,
+  player,
+  replay,
+  run_log,
+  trainer,
+)
+from codea1_jax.types import Completion
 
 
 def small_config(**changes):
@@ -93,9 +103,33 @@ def test_same_seed_same_numbers_and_resume(tmp_path):
     assert row["code/sampler_gap"] < 1e-4
     assert 0 < row["test/grad_norm"] < 100
   assert "<html" in (whole / "report.html").read_text()
-  record = metrics.read_jsonl(whole / "rollouts.jsonl")[0]
-  assert len(record["codes"]) == 4 and len(record["codes"][0]["suites"]) == 3
-  assert sum(code["selected"] for code in record["codes"]) == 1
+  check_replay(whole)
+
+
+def check_replay(workdir):
+  """The dump of a run, judged without its models, gives what the run had."""
+  records = metrics.read_jsonl(workdir / "rollouts.jsonl")
+  assert len(records[0]["codes"]) == 4
+  assert len(records[0]["codes"][0]["suites"]) == 3
+  config = small_config()
+  with assembly.open_pool(config.sandbox) as pool:
+    steps = list(
+      replay.replay(config, replay.load_dump(workdir / "rollouts.jsonl"), pool)
+    )
+  for step in steps:
+    ours = [r for r in records if r["step"] == step.step]
+    judged = step.judgement
+    assert judged.reward.code.tolist() == [
+      [code["reward"] for code in r["codes"]] for r in ours
+    ]
+    assert judged.reward.test.tolist() == [
+      [[suite["reward"] for suite in code["suites"]] for code in r["codes"]]
+      for r in ours
+    ]
+    assert judged.selected.tolist() == [
+      [m for m, code in enumerate(r["codes"]) if code["selected"]] for r in ours
+    ]
+  assert steps[-1].judgement.book == checkpoint.read_book(workdir)
 
 
 @pytest.mark.slow
@@ -114,14 +148,16 @@ def test_seeds_differ(tmp_path):
     ({"method": "golden_tests"}, "test"),
     ({"method": "self_play"}, "test"),
     ({"book.enabled": False}, None),
+    ({"method": "sft"}, "code"),
   ],
-  ids=["golden_tests", "self_play", "no_book"],
+  ids=["golden_tests", "self_play", "no_book", "sft"],
 )
 def test_baselines(changes, untouched, tmp_path):
   config = small_config(num_steps=1, **changes)
   trainer.train(config, tmp_path)
   (row,) = metrics.read_jsonl(tmp_path / "metrics.jsonl")
-  book = {"golden_tests": None, "code_a1": 0}  # self-play fills it
+  # Self-play fills it.
+  book = {"golden_tests": None, "code_a1": 0, "sft": None}
   if config.method in book:
     assert row.get("book/size") == book[config.method]
   else:
@@ -142,8 +178,71 @@ def test_baselines(changes, untouched, tmp_path):
       )
       for role in ("code", "test")
     }
-  assert moved["code"]
-  assert moved["test"] == (untouched != "test")
+  assert moved == {role: role != untouched for role in ("code", "test")}
+
+
+def test_all_variants_together(tmp_path):
+  config = small_config(
+    num_steps=1,
+    **{
+      "prompts.anonymize_code": True,
+      "quality.enabled": True,
+      "book.sampler": "quality",
+      "book.refresh": 2,
+      "book.max_archive": 4,
+      "selection.kind": "random",
+      "selection.drop_zero_variance": True,
+      "selection.refill": 1,
+      "curriculum.enabled": True,
+      "grpo.kl_estimator": "none",
+      "grpo.kl_coef": 0.0,
+      "grpo.ratio": "sequence",
+      "grpo.aggregation": "seq_mean_token_mean",
+      "grpo.std": "population",
+      "grpo.importance_cap": 2.0,
+      "evaluation.temperature": 0.7,
+      "evaluation.top_p": 0.95,
+      "evaluation.samples": 2,
+      "evaluation.collaboration": 2,
+      "evaluation.train_pass_rate": True,
+    },
+  )
+  trainer.train(config, tmp_path)
+  (row,) = metrics.read_jsonl(tmp_path / "metrics.jsonl")
+  records = metrics.read_jsonl(tmp_path / "rollouts.jsonl")
+  assert row["rollout/rounds"] == 2  # 3 questions never give 3 + 3 groups
+  assert 3 < len(records) <= 6
+  assert len({r["problem"]["id"] for r in records}) >= 4
+  assert row["code/ratio"] == pytest.approx(1, abs=1e-5)
+  assert 0.9 < row["code/importance_weight/mean"] < 1.1
+  assert "code/kl" not in row
+  assert 0 <= row["code/pass_rate"] <= 1
+  before, after = metrics.read_jsonl(tmp_path / "eval.jsonl")
+  for scores in (before, after):
+    assert 0 < scores["eval/code/chosen_pass_rate"] <= 1
+  with assembly.open_run(config, tmp_path) as run:
+    assert run.code.reference is None
+    saved = checkpoint.Checkpoints(tmp_path, 1)
+    state = saved.restore(run.initial_state(), run.parallel)
+    saved.close()
+  seen = {r["problem"]["id"] for r in records}
+  assert set(state.pass_rates.questions) == seen
+
+
+def test_dropped_groups_leave_the_batch_its_shape():
+  rewards = np.array([[1, 1, 1], [0, 1, 0], [0, 0, 0], [1, 0, 1]], np.float32)
+  samples = player.Samples(
+    [[k] for k in range(4)],
+    [
+      [Completion(f"{k}{n}", (n,), (0.0,), True) for n in "012"] for k in "0123"
+    ],
+  )
+  groups = game.Groups(samples, rewards, np.ones((4, 3), bool))
+  assert groups.informative.tolist() == [False, True, False, True]
+  filled = game._fill(groups, 3)
+  assert filled.samples.prompts == [[1], [3], [0]]
+  assert filled.mask.tolist() == [[True] * 3, [True] * 3, [False] * 3]
+  assert filled.reward.tolist() == rewards[[1, 3, 0]].tolist()
 
 
 def test_checkpoint_holds_the_whole_game(tmp_path):
