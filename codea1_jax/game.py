@@ -12,9 +12,8 @@ import numpy as np
 from codea1_jax import (
   curriculum,
   evaluation,
-  grpo,
+  groups,
   judging,
-  metrics,
   parsing,
   problems,
   prompts,
@@ -23,7 +22,7 @@ from codea1_jax.assembly import Run
 from codea1_jax.curriculum import PassRates
 from codea1_jax.judging import Judgement
 from codea1_jax.mistake_book import MistakeBook
-from codea1_jax.player import Player, Samples, join_samples
+from codea1_jax.player import Samples, join_samples
 from codea1_jax.run_log import Clock, describe
 from codea1_jax.train_state import PolicyState, RunState, UpdateBatch
 from codea1_jax.types import ParsedCode, Problem
@@ -56,20 +55,6 @@ class Round:
   judgement: Judgement
 
 
-@dataclasses.dataclass(frozen=True)
-class Groups:
-  """Samples of one role whose rewards are compared with each other."""
-
-  samples: Samples  # [P] prompts with G samples each
-  reward: np.ndarray  # [P, G]
-  mask: np.ndarray  # bool [P, G]
-
-  @property
-  def informative(self) -> np.ndarray:
-    """bool [P]: the rewards of the group are not all equal."""
-    return grpo.reward_spread(self.reward, self.mask) > 0
-
-
 def play(
   run: Run,
   state: RunState,
@@ -99,9 +84,12 @@ def play(
     rounds.append(played)
     joined = _join(rounds)
     missing = _missing_questions(config, joined)
-  code_groups, test_groups = _code_groups(joined), _test_groups(joined)
-  code_batch, code_numbers = prepare_groups(run, run.code, coder, code_groups)
-  test_batch, test_numbers = prepare_groups(run, run.test, tester, test_groups)
+  code_batch, code_numbers = groups.prepare(
+    config, run.code, coder, _code_groups(joined)
+  )
+  test_batch, test_numbers = groups.prepare(
+    config, run.test, tester, _test_groups(joined)
+  )
   clock.lap("score")
   reward = joined.judgement.reward
   numbers = {
@@ -168,19 +156,19 @@ def _missing_questions(config: Any, played: Round) -> int:
   return int(max(codes, -(-suites // chosen), 0))
 
 
-def _code_groups(played: Round) -> Groups:
+def _code_groups(played: Round) -> groups.Groups:
   """A group a question: its codes."""
   reward = played.judgement.reward
-  return Groups(played.code_samples, reward.code, reward.code_mask)
+  return groups.Groups(played.code_samples, reward.code, reward.code_mask)
 
 
-def _test_groups(played: Round) -> Groups:
+def _test_groups(played: Round) -> groups.Groups:
   """A group a selected code: its suites."""
   reward, selected = played.judgement.reward, played.judgement.selected
   codes = reward.test.shape[1]
   chosen = [q * codes + m for q, row in enumerate(selected) for m in row]
   flat = (-1, reward.test.shape[-1])
-  return Groups(
+  return groups.Groups(
     played.suite_samples.take(chosen),
     reward.test.reshape(flat)[chosen],
     reward.test_mask.reshape(flat)[chosen],
@@ -275,45 +263,6 @@ def sample_suites(run: Run, state: PolicyState, batch, codes, seed):
     for problem, row in zip(batch, codes)
   ]
   return samples, suites
-
-
-def prepare_groups(
-  run: Run, player: Player, state: PolicyState, groups: Groups
-) -> tuple[UpdateBatch, dict[str, float]]:
-  """Group-normalized advantages and a scored batch of all groups' rows.
-
-  Where zero-variance groups are dropped, those that teach come first, others
-  fill up the batch and are masked: its shape, and with it the compiled update,
-  stays what it is.
-  """
-  config = run.config
-  numbers = metrics.summary_statistics(groups.reward[groups.mask], "reward")
-  informative = groups.informative
-  numbers["zero_variance_share"] = float(1 - informative.mean())
-  if config.selection.drop_zero_variance:
-    groups = _fill(groups, player.groups_a_step)
-  advantages = grpo.group_advantages(
-    groups.reward,
-    mask=groups.mask,
-    norm_by_std=config.grpo.norm_by_std,
-    std=config.grpo.std,
-  )
-  batch, described = player.prepare(
-    state.params,
-    groups.samples.rows(range(len(groups.samples.prompts))),
-    np.asarray(advantages).reshape(-1),
-    groups.mask.reshape(-1),
-  )
-  return batch, numbers | described
-
-
-def _fill(groups: Groups, limit: int) -> Groups:
-  """At most `limit` groups, informative ones first; the others are masked."""
-  order = np.argsort(~groups.informative, kind="stable")[:limit]
-  mask = groups.mask & groups.informative[:, None]
-  return Groups(
-    groups.samples.take(order.tolist()), groups.reward[order], mask[order]
-  )
 
 
 def _golden_pass_rate(run: Run, played: Round) -> float:

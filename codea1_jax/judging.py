@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from codea1_jax import grpo, quality, rewards, verification
+from codea1_jax import counting, grpo, quality, rewards, verification
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.rewards import Rewards, SuiteCounts
 from codea1_jax.sandbox import SandboxPool
@@ -64,7 +64,7 @@ def judge(
   outcomes = verification.verify(
     problems, codes, suites, replayed, pool, _reject(config.quality, book)
   )
-  counts = verification.count(problems, outcomes, book)
+  counts = counting.count(problems, outcomes, book)
   reward = rewards.compute(
     config.rewards.preset,
     counts,
@@ -72,7 +72,7 @@ def judge(
     tests_per_suite=config.rollout.tests,
   )
   if config.book.enabled:
-    events = verification.book_events(
+    events = counting.book_events(
       problems, outcomes, config.rewards.preset, quarantined
     )
     book = book.update(events)

@@ -92,7 +92,7 @@ def replay(
     config: a run's config; of its fields those that `judging.judge` reads, and
       `seed`, `grpo.norm_by_std` and `grpo.std`.
     steps: of a dump. Where it leaves out steps, the book misses what those
-      would have brought.
+      would have brought; the rounds of a refilled step are judged as one.
     pool: an open sandbox.
   """
   book = judging.empty_book(config)

@@ -9,7 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from codea1_jax import assembly, evaluation, game, heldout, supervision
+from codea1_jax import (
+  assembly,
+  evaluation,
+  game,
+  groups,
+  heldout,
+  supervision,
+)
 from codea1_jax.assembly import Run
 from codea1_jax.checkpoint import Checkpoints
 from codea1_jax.run_log import Clock, Compilations, RunLog, Stop
@@ -121,8 +128,8 @@ def golden_tests_step(run: Run, state: RunState):
   clock.lap("sandbox")
   mask = np.array([[s is not None for s in row] for row in shares])
   reward = np.array([[s or 0.0 for s in row] for row in shares], np.float32)
-  code_batch, numbers = game.prepare_groups(
-    run, run.code, state.code, game.Groups(samples, reward, mask)
+  code_batch, numbers = groups.prepare(
+    run.config, run.code, state.code, groups.Groups(samples, reward, mask)
   )
   clock.lap("score")
   code, losses = run.code.learn(state.code, code_batch, (*seed, game.CODE))

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from codea1_jax import parsing, verification
+from codea1_jax import counting, parsing, verification
 from codea1_jax.mistake_book import BookEvent, MistakeBook
 from codea1_jax.sandbox import Job, Limits, SandboxPool
 from codea1_jax.types import Problem, Status, TestCase
@@ -113,6 +113,6 @@ def test_a_code_without_its_function_is_invalid(pool):
   outcomes = verification.verify(
     [PROBLEM], [[code]], [[[(suite, 0.0)]]], [(TestCase("f(1)", "1"),)], pool
   )
-  counts = verification.count([PROBLEM], outcomes, MistakeBook())
+  counts = counting.count([PROBLEM], outcomes, MistakeBook())
   assert not counts.code_valid.any()
-  assert not verification.book_events([PROBLEM], outcomes, "paper")
+  assert not counting.book_events([PROBLEM], outcomes, "paper")

@@ -32,6 +32,7 @@ LEVELS = {
   "train_state": 1,
   "tiny": 1,
   "verification": 1,
+  "counting": 1,
   "losses": 2,
   "update": 2,
   "generation": 2,
@@ -52,6 +53,7 @@ LEVELS = {
   "checks": 3,
   "assembly": 3,
   "run_log": 3,
+  "groups": 3,
   "game": 3,
   "trainer": 4,
 }
@@ -74,6 +76,7 @@ SAME_LEVEL = {
   ("evalplus", "sandbox"),
   ("sampling", "models"),
   ("grpo", "log_probs"),
+  ("counting", "verification"),
   ("update", "losses"),
   ("sampling", "drawing"),
   ("generation", "update"),
@@ -86,6 +89,8 @@ SAME_LEVEL = {
   ("assembly", "player"),
   ("game", "assembly"),
   ("game", "player"),
+  ("game", "groups"),
+  ("groups", "player"),
   ("game", "run_log"),
   ("heldout", "assembly"),
   ("heldout", "game"),
@@ -96,6 +101,7 @@ SAME_LEVEL = {
 JAX_FREE = [name for name, level in LEVELS.items() if level == 0] + [
   "tiny.corpus",
   "verification",
+  "counting",
 ]
 
 

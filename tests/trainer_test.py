@@ -12,7 +12,7 @@ import pytest
 from codea1_jax import (
   assembly,
   checkpoint,
-  game,
+  groups,
   metrics,
   player,
   replay,
@@ -237,9 +237,9 @@ def test_dropped_groups_leave_the_batch_its_shape():
       [Completion(f"{k}{n}", (n,), (0.0,), True) for n in "012"] for k in "0123"
     ],
   )
-  groups = game.Groups(samples, rewards, np.ones((4, 3), bool))
-  assert groups.informative.tolist() == [False, True, False, True]
-  filled = game._fill(groups, 3)
+  four = groups.Groups(samples, rewards, np.ones((4, 3), bool))
+  assert four.informative.tolist() == [False, True, False, True]
+  filled = groups.fill(four, 3)
   assert filled.samples.prompts == [[1], [3], [0]]
   assert filled.mask.tolist() == [[True] * 3, [True] * 3, [False] * 3]
   assert filled.reward.tolist() == rewards[[1, 3, 0]].tolist()

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from codea1_jax import parsing, rewards, verification
+from codea1_jax import counting, parsing, rewards, verification
 from codea1_jax.mistake_book import BookEvent, MistakeBook
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem, Status, TestCase, Verdict
@@ -70,7 +70,7 @@ def test_counts_by_hand(pool):
   book = MistakeBook().update(
     [BookEvent("max", newly_failed=(TestCase("max_of([])", "None"),))]
   )
-  counts = verification.count([MAX_OF], outcomes, book)
+  counts = counting.count([MAX_OF], outcomes, book)
   assert counts.num_valid.tolist() == [[[3]]]
   assert counts.num_passed.tolist() == [[[2]]]
   assert counts.num_failed.tolist() == [[[1]]]
@@ -83,9 +83,9 @@ def test_code_that_does_not_load_is_invalid_and_stays_out_of_the_book(pool):
   suite = ["assert max_of([1]) == 1"]
   outcomes = verify(MAX_OF, "def max_of(xs:", [suite], (), pool)
   assert outcomes[0][0].load.status is Status.INVALID
-  counts = verification.count([MAX_OF], outcomes, MistakeBook())
+  counts = counting.count([MAX_OF], outcomes, MistakeBook())
   assert not counts.code_valid.any()
-  assert not verification.book_events([MAX_OF], outcomes, "paper")
+  assert not counting.book_events([MAX_OF], outcomes, "paper")
 
 
 def test_book_events_count_a_test_once_a_code(pool):
@@ -93,7 +93,7 @@ def test_book_events_count_a_test_once_a_code(pool):
   outcomes = verify(
     MAX_OF, WRONG, [suite, suite], (TestCase("max_of([7])", "7"),), pool
   )
-  (event,) = verification.book_events([MAX_OF], outcomes, "paper")
+  (event,) = counting.book_events([MAX_OF], outcomes, "paper")
   assert event.question_id == "max"
   assert [t.call for t in event.newly_failed] == ["max_of([])"]
   assert [t.call for t in event.replayed_passed] == ["max_of([7])"]
@@ -109,7 +109,7 @@ def test_infrastructure_failure_masks_the_suite():
 
   code = verification.CodeOutcome(fine, (suite(broken), suite(fine)), (), ())
   problem = Problem("q", "", "def f(x):", "f", "def f(x): return x")
-  counts = verification.count([problem], [[code]], MistakeBook())
+  counts = counting.count([problem], [[code]], MistakeBook())
   assert counts.masked.tolist() == [[[True, False]]]
   got = rewards.compute("paper", counts, alpha=0.5, tests_per_suite=1)
   assert got.test_mask.tolist() == [[[False, True]]]
@@ -138,7 +138,7 @@ def test_evaluation_fixture(pool):
     outcomes = verification.verify(
       [problem], [[code]], [[suites]], [replayed], pool
     )
-    counts = verification.count([problem], outcomes, MistakeBook())
+    counts = counting.count([problem], outcomes, MistakeBook())
     got = rewards.compute(
       "paper", counts, alpha=case["alpha"], tests_per_suite=8
     )
