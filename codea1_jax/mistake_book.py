@@ -28,12 +28,19 @@ from codea1_jax.book_update import (
 from codea1_jax.types import TestCase
 
 SAMPLERS = ("frequency", "recent", "quality")
-_LEAST = {
+_BOUNDS = {  # field -> the least value that it may have
   "max_per_question": 1,
   "max_total": 1,
   "max_archive": 0,
   "max_streaks": 0,
 }
+_MALFORMED = (
+  ValueError,
+  TypeError,
+  KeyError,
+  AttributeError,
+  RecursionError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +66,7 @@ class MistakeBook:
   )  # question id -> call -> steps; see `update`
 
   def __post_init__(self):
-    for name, least in _LEAST.items():
+    for name, least in _BOUNDS.items():
       if getattr(self, name) < least:
         raise ValueError(
           f"{name} is {getattr(self, name)}, must be at least {least}"
@@ -163,7 +170,7 @@ class MistakeBook:
     What the paper's program does not have:
     * Between the two, a test that stood in the archive before the step and that
       a replay failed returns with 1, however many codes failed it. Replayed
-      failures do nothing to tests that are in the book.
+      failures change nothing of tests that are in the book, as in the paper.
     * After the failures, each accepted test gains 1 just as a failed one does:
       `last_failed` is the update that last added to a test, because evictions
       and "recent" ask for its age, not for the verdict.
@@ -174,7 +181,7 @@ class MistakeBook:
       go when there are more than max_per_question. The first reason stays.
     * Resolved tests that did not come back go to the archive, the oldest leave
       it first; a test that enters the book leaves it too. Evicted tests do not
-      go there: none has shown that codes pass them now.
+      go there: they are not resolved.
     * A call's streak grows by 1 where some code newly passed it and none failed
       it, newly or in replay; a failure removes it, and a step that did not run
       it leaves it. The longest are kept.
@@ -223,7 +230,7 @@ class MistakeBook:
 
   def to_json(self) -> str:
     """The whole book as one JSON text; `from_json` is its exact inverse."""
-    fields = {name: getattr(self, name) for name in ("num_updates", *_LEAST)}
+    fields = {name: getattr(self, name) for name in ("num_updates", *_BOUNDS)}
     for name, as_row in (
       ("questions", _entry_row),
       ("archive", _test_row),
@@ -257,10 +264,7 @@ class MistakeBook:
       for calls in fields.get("streaks", {}).values():
         _checked(list(calls.values()), *[int] * len(calls))
       return cls(**fields)
-    except (
-      *(ValueError, TypeError, KeyError, AttributeError),
-      RecursionError,
-    ) as e:
+    except _MALFORMED as e:
       raise ValueError(f"not a mistake book: {type(e).__name__}: {e}") from e
 
   def _page(self, question_id: str) -> Page:
