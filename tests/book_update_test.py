@@ -180,6 +180,8 @@ def test_streaks_count_steps_that_all_codes_passed():
   book = after(book, {"newly_failed": [3, 2]})
   assert "q" not in book.streaks
   assert after(MistakeBook(), {"newly_passed": [1]}).streaks == {}
+  many = after(MistakeBook(max_streaks=2), {"newly_passed": range(30)})
+  assert dict(many.streaks["q"]) == {"f(0)": 1, "f(1)": 1}
 
 
 numbers = st.lists(st.sampled_from(TESTS), max_size=4)

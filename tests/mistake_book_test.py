@@ -194,6 +194,14 @@ def test_the_total_bound_spans_questions():
     "a": [(1, 2)],
     "c": [(1, 1), (2, 1)],
   }
+  # A frequency outweighs age; the question's id and the place decide last.
+  book = MistakeBook(max_total=2).update([event("b", failed=[1, 1])])
+  book = book.update([event("a", failed=[1])])
+  book = book.update([event("d", failed=[1]), event("c", failed=[1, 2])])
+  assert {q: contents(book, q) for q in book.questions} == {
+    "b": [(1, 2)],
+    "d": [(1, 1)],
+  }
 
 
 def test_the_book_cannot_be_changed():
