@@ -14,7 +14,6 @@ from codea1_jax import (
   evaluation,
   groups,
   judging,
-  parsing,
   problems,
   prompts,
 )
@@ -218,10 +217,8 @@ def sample_codes(
   preset = run.config.prompts.preset
   chats = [prompts.code_messages(p, preset=preset) for p in batch]
   samples = run.code.sample(state.params, chats, (*seed, CODE))
-  codes = [
-    [parsing.extract_code(c.text, problem.entry_point) for c in row]
-    for problem, row in zip(batch, samples.completions)
-  ]
+  texts = [[c.text for c in row] for row in samples.completions]
+  codes = judging.parse_codes(batch, texts)
   return samples, codes
 
 
@@ -246,22 +243,9 @@ def sample_suites(run: Run, state: PolicyState, batch, codes, seed):
     for code in row
   ]
   samples = run.test.sample(state.params, chats, (*seed, TEST))
-  rows = iter(samples.completions)
-  suites = [
-    [
-      [
-        (
-          parsing.parse_suite(
-            c.text, problem.entry_point, config.rollout.tests
-          ),
-          parsing.nonprintable_share(c.text),
-        )
-        for c in next(rows)
-      ]
-      for _ in row
-    ]
-    for problem, row in zip(batch, codes)
-  ]
+  texts = iter([c.text for c in row] for row in samples.completions)
+  by_code = [[next(texts) for _ in row] for row in codes]
+  suites = judging.parse_suites(batch, by_code, config.rollout.tests)
   return samples, suites
 
 

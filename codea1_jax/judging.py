@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from codea1_jax import counting, grpo, quality, rewards, verification
+from codea1_jax import (
+  counting,
+  grpo,
+  parsing,
+  quality,
+  rewards,
+  verification,
+)
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.rewards import Rewards, SuiteCounts
 from codea1_jax.sandbox import SandboxPool
@@ -35,6 +42,33 @@ class Judgement:
   reward: Rewards
   selected: np.ndarray  # [Q, k] codes whose suites train the Test LLM
   book: MistakeBook  # after it
+
+
+def parse_codes(
+  problems: Sequence[Problem], texts: Sequence[Sequence[str]]
+) -> list[list[ParsedCode]]:
+  """The programs [Q][M] in the Code LLM's completions."""
+  return [
+    [parsing.extract_code(text, problem.entry_point) for text in row]
+    for problem, row in zip(problems, texts)
+  ]
+
+
+def parse_suites(
+  problems: Sequence[Problem],
+  texts: Sequence[Sequence[Sequence[str]]],
+  num_tests: int,
+) -> Suites:
+  """The suites [Q][M][N] of at most K tests in the Test LLM's completions."""
+
+  def parse(problem, text):
+    suite = parsing.parse_suite(text, problem.entry_point, num_tests)
+    return suite, parsing.nonprintable_share(text)
+
+  return [
+    [[parse(problem, text) for text in code] for code in row]
+    for problem, row in zip(problems, texts)
+  ]
 
 
 def judge(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from codea1_jax import grpo, judging, metrics, parsing
+from codea1_jax import grpo, judging, metrics
 from codea1_jax.judging import Judgement
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem
@@ -100,7 +100,10 @@ def replay(
     judgement = judging.judge(
       config,
       dumped.problems,
-      *_parsed(dumped, config.rollout.tests),
+      judging.parse_codes(dumped.problems, dumped.codes),
+      judging.parse_suites(
+        dumped.problems, dumped.suites, config.rollout.tests
+      ),
       book,
       pool,
       (config.seed, dumped.step),
@@ -114,28 +117,6 @@ def replay(
       grpo.group_advantages(reward.code, mask=reward.code_mask, **how),
       grpo.group_advantages(reward.test, mask=reward.test_mask, **how),
     )
-
-
-def _parsed(dumped: DumpedStep, num_tests: int):
-  """The programs [Q][M] and the suites [Q][M][N] of a step."""
-  codes = [
-    [parsing.extract_code(text, problem.entry_point) for text in row]
-    for problem, row in zip(dumped.problems, dumped.codes)
-  ]
-  suites = [
-    [
-      [
-        (
-          parsing.parse_suite(text, problem.entry_point, num_tests),
-          parsing.nonprintable_share(text),
-        )
-        for text in code
-      ]
-      for code in row
-    ]
-    for problem, row in zip(dumped.problems, dumped.suites)
-  ]
-  return codes, suites
 
 
 def difference(ours: ReplayedStep, theirs: ReplayedStep) -> dict[str, float]:

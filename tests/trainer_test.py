@@ -98,11 +98,15 @@ def test_same_seed_same_numbers_and_resume(tmp_path):
   assert rows[-1]["book/size"] > 0
   for row in rows:
     # One update a step: the policy is the one that sampled.
+    assert row["code/ratio"] == pytest.approx(1, abs=1e-5)
     assert row["code/clip_fraction"] == 0
     assert abs(row["code/approx_kl"]) < 1e-5
     assert row["code/sampler_gap"] < 1e-4
     assert 0 < row["test/grad_norm"] < 100
   assert "<html" in (whole / "report.html").read_text()
+  for role in ("code", "test"):  # still the reference itself
+    assert rows[0][f"{role}/kl"] == pytest.approx(0, abs=1e-6)
+    assert rows[1][f"{role}/kl"] > 0
   check_replay(whole)
 
 
