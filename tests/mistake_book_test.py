@@ -256,6 +256,7 @@ def test_from_json_reads_a_book_of_the_first_version():
         '"max_archives": 1',
         '"archive": {"q": [["f(1)"]]}',
         '"archive": []',
+        '"archive": {"q": ["ab"]}',
         '"quarantine": {"q": [["f(1)", "0"]]}',
         '"quarantine": {"q": [["f(1)", "0", 1]]}',
         '"streaks": {"q": {"f(1)": "1"}}',
