@@ -245,6 +245,24 @@ def test_without_an_estimator_no_reference_is_read():
     )
 
 
+@pytest.mark.parametrize("ratio", grpo.RATIOS)
+def test_padding_may_hold_nan(ratio):
+  mask, advantages, log_probs, behavior, ref = _random()
+  config = losses.GrpoLossConfig(ratio=ratio, kl_coef=0.1)
+  results = []
+  for padding in (0.0, np.nan):
+    batch = _batch(
+      mask,
+      advantages,
+      np.where(mask, behavior, padding),
+      ref_log_probs=np.where(mask, ref, padding),
+      importance_weights=np.where(mask, 0.5, padding),
+    )
+    results.append(_loss(config, log_probs, batch))
+  assert np.isfinite(results[0][1]).all() and results[0][1].any()
+  jax.tree.map(np.testing.assert_array_equal, *results)
+
+
 def test_importance_weights_by_hand():
   # Ratios 1.2 and 0.9, weights 0.5 and 2, advantage 2; k1 is log 1.2, log 0.9.
   batch = _batch(
