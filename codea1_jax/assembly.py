@@ -209,7 +209,9 @@ def _make_player(config, role, policy, params, parallel):
   }
   samples = config.rollout.codes if role == "code" else config.rollout.suites
   cut = {"micro_batch_size": grpo.micro_batch_size}
-  loss = losses.grpo_loss(_loss_config(config, role), policy.model_config)
+  loss_config = _loss_config(config, role)
+  needs_reference = loss_config.needs_reference and config.method != "sft"
+  loss = losses.grpo_loss(loss_config, policy.model_config)
   if config.method == "sft":
     loss = losses.sft_loss(policy.model_config)
   player = Player(
@@ -226,7 +228,7 @@ def _make_player(config, role, policy, params, parallel):
     ),
     update=updates.make_update(loss, optimizer, parallel, **cut),
     learning_rate=optimizers.make_schedule(**schedule),
-    reference=parallel.replicate(params) if grpo.kl_coef else None,
+    reference=parallel.replicate(params) if needs_reference else None,
     temperature=config.rollout.temperature,
     max_prompt_tokens=settings.max_prompt_tokens,
     minibatch_size=settings.minibatch_size,

@@ -140,11 +140,6 @@ def _check_combinations(config: Any) -> None:
       selection.refill and config.method == "golden_tests",
       "selection.refill is not there for method golden_tests",
     ),
-    (
-      grpo_config.kl_coef and grpo_config.kl_estimator == "none",
-      f"grpo.kl_coef is {grpo_config.kl_coef} with grpo.kl_estimator = none:"
-      " set it to 0",
-    ),
   ):
     if wrong:
       raise ValueError(f"config.{message}")

@@ -66,9 +66,11 @@ CHANGES = {
   },
   "gspo": {
     "grpo.ratio": "sequence",
+    "grpo.clip_eps_low": 3e-4,
+    "grpo.clip_eps_high": 4e-4,
     "grpo.aggregation": "seq_mean_token_mean",
   },
-  "no_kl": {"grpo.kl_estimator": "none", "grpo.kl_coef": 0.0},
+  "no_kl": {"grpo.kl_estimator": "none"},
 }
 
 

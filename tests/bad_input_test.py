@@ -79,7 +79,6 @@ def test_out_of_range(tmp_path, field, value):
     ({"book.refresh": 2}, "book.max_archive = 0"),
     ({"grpo.importance_cap": 2.0, "rollout.temperature": 0.7}, "at 0.7"),
     ({"selection.refill": 1}, "drop_zero_variance"),
-    ({"grpo.kl_estimator": "none"}, "kl_coef"),
     ({"grpo.ratio": "word"}, "token, sequence"),
     ({"quality.rules": ("dull",)}, "trivial, duplicate, stale"),
   ],

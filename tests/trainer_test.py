@@ -199,7 +199,6 @@ def test_all_variants_together(tmp_path):
       "selection.refill": 1,
       "curriculum.enabled": True,
       "grpo.kl_estimator": "none",
-      "grpo.kl_coef": 0.0,
       "grpo.ratio": "sequence",
       "grpo.aggregation": "seq_mean_token_mean",
       "grpo.std": "population",
