@@ -125,9 +125,9 @@ def batch():
 
 
 @pytest.fixture(scope="module")
-def whole(params, batch):
-  """Of every variant: one device, all rows at once."""
-  return {v: _gradient(params, batch, v) for v in VARIANTS}
+def expected(params, batch):
+  """Of every variant: one device, four rows at a time."""
+  return {v: _gradient(params, batch, v, 1, 4) for v in VARIANTS}
 
 
 def _padded(batch, left, right):
@@ -145,41 +145,44 @@ def _padded(batch, left, right):
   )
 
 
-def _assert_close(actual, expected):
-  """Within 1e-6, the gradient in the norm of all parameters together.
-
-  Measured: 1e-7 between small micro-batches, and up to 8.5e-7 between those
-  and all rows at once.
-  """
+def _assert_close(actual, expected, tolerance=1e-6):
+  """The loss, and the gradient in the norm of all parameters together."""
   loss, gradient = actual
-  np.testing.assert_allclose(loss, expected[0], rtol=1e-6)
+  np.testing.assert_allclose(loss, expected[0], rtol=tolerance)
   difference = jax.tree.map(lambda x, y: x - y, gradient, expected[1])
   norm = optax.global_norm(expected[1])
   assert norm > 0.01
-  assert optax.global_norm(difference) < 1e-6 * norm
+  assert optax.global_norm(difference) < tolerance * norm
 
 
-@pytest.mark.parametrize("devices, micro_batch_size", [(1, 4), (2, 3), (8, 1)])
-def test_cut_does_not_matter(params, batch, whole, devices, micro_batch_size):
+# Between small micro-batches 1e-7 was measured, between those and all rows at
+# once, whose products are summed in another order, up to 8.5e-7.
+@pytest.mark.parametrize(
+  "devices, micro_batch_size, tolerance",
+  [(1, None, 2e-6), (2, 3, 1e-6), (8, 1, 1e-6)],
+)
+def test_cut_does_not_matter(
+  params, batch, expected, devices, micro_batch_size, tolerance
+):
   for variant in VARIANTS:
     cut = _gradient(params, batch, variant, devices, micro_batch_size)
-    _assert_close(cut, whole[variant])
+    _assert_close(cut, expected[variant], tolerance)
 
 
-def test_padding_does_not_matter(params, batch, whole):
+def test_padding_does_not_matter(params, batch, expected):
   padded = _padded(batch, left=5, right=3)
   for variant in VARIANTS:
-    _assert_close(_gradient(params, padded, variant, 2, 3), whole[variant])
+    _assert_close(_gradient(params, padded, variant, 2, 3), expected[variant])
 
 
-def test_order_of_rows_does_not_matter(params, batch, whole):
+def test_order_of_rows_does_not_matter(params, batch, expected):
   order = np.random.default_rng(1).permutation(ROWS)
   mixed = jax.tree.map(lambda leaf: leaf[order], batch)
   for variant in VARIANTS:
-    _assert_close(_gradient(params, mixed, variant, 2, 3), whole[variant])
+    _assert_close(_gradient(params, mixed, variant, 2, 3), expected[variant])
 
 
-def test_variants_differ(whole):
+def test_variants_differ(expected):
   """Or the tests above would compare one loss with itself."""
-  norms = [float(optax.global_norm(g)) for _, g in whole.values()]
+  norms = [float(optax.global_norm(g)) for _, g in expected.values()]
   assert len({round(norm, 4) for norm in norms}) == len(VARIANTS)
