@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from codea1_jax.models import products, rope
+from codea1_jax.models import lora, products, rope
 from codea1_jax.models.config import QwenConfig
 
 Params = dict[str, Any]
@@ -150,6 +150,7 @@ def project(config: QwenConfig, layer: Params, x: jax.Array, tables):
   dtype = jnp.dtype(config.dtype)
   normed = norm(x, layer["attention_norm"], config.rms_norm_eps).astype(dtype)
   qkv = products.matmul(normed, layer["qkv"])
+  qkv = lora.add(qkv, layer, "qkv", normed, num_out=3)
   if config.qkv_bias:
     bias = layer["qkv_bias"].astype(jnp.float32)
     qkv += bias.reshape((1,) * (qkv.ndim - bias.ndim) + bias.shape)
@@ -167,11 +168,16 @@ def finish(config: QwenConfig, layer: Params, x: jax.Array, mixed: jax.Array):
   """Output projection of mixed [..., K, G, H] and the gated mlp."""
   dtype = jnp.dtype(config.dtype)
   mixed = mixed.astype(dtype).reshape(x.shape[:-1] + (-1,))
-  x = x + products.matmul(mixed, layer["out"], num_in=3).astype(dtype)
+  attended = products.matmul(mixed, layer["out"], num_in=3)
+  attended = lora.add(attended, layer, "out", mixed, num_out=1)
+  x = x + attended.astype(dtype)
   normed = norm(x, layer["mlp_norm"], config.rms_norm_eps).astype(dtype)
   gate_up = products.matmul(normed, layer["gate_up"])
+  gate_up = lora.add(gate_up, layer, "gate_up", normed, num_out=2)
   inner = jax.nn.silu(gate_up[..., 0, :]) * gate_up[..., 1, :]
-  return x + products.matmul(inner.astype(dtype), layer["down"]).astype(dtype)
+  inner = inner.astype(dtype)
+  down = products.matmul(inner, layer["down"])
+  return x + lora.add(down, layer, "down", inner, num_out=1).astype(dtype)
 
 
 def _attend_block(q_BTKGH, k_BSKH, v_BSKH, valid_BS):
@@ -225,7 +231,7 @@ def layer_list(params: Params, config: QwenConfig) -> tuple[Params, ...]:
   if isinstance(layers, tuple):
     return layers
   return tuple(
-    {name: value[index] for name, value in layers.items()}
+    jax.tree.map(lambda leaf: leaf[index], layers)  # noqa: B023
     for index in range(config.num_layers)
   )
 
@@ -238,7 +244,9 @@ def unstack(params: Params, config: QwenConfig) -> Params:
   """
 
   def convert(name, value):
-    return value if name.endswith("norm") else value.astype(config.dtype)
+    if name.endswith("norm"):
+      return value
+    return jax.tree.map(lambda leaf: leaf.astype(config.dtype), value)
 
   def arrange(name, value):
     value = convert(name, value)
