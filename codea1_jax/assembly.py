@@ -237,6 +237,8 @@ def _make_player(config, role, policy, params, parallel):
     bucket=config.rollout.bucket,
     groups_a_step=_groups_a_step(config, role),
     importance_cap=grpo.importance_cap,
+    pack_length=grpo.pack_length,
+    rows_multiple=parallel.num_devices * grpo.micro_batch_size,
   )
 
   def make_state():

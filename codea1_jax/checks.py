@@ -64,6 +64,7 @@ _RANGES = (
   ("grpo.importance_cap", 0, _MANY),
   ("grpo.epochs", 1, _MANY),
   ("grpo.micro_batch_size", 1, _MANY),
+  ("grpo.pack_length", 0, _MANY),
   ("sandbox.workers", 0, 4096),
   ("evaluation.every", 1, _MANY),
   ("evaluation.samples", 1, _MANY),

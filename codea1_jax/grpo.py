@@ -4,10 +4,11 @@ Arrays and scalars only; never a config, a model or a device. Advantages and
 TopVar work on a step's few thousand rewards and are numpy; everything that is
 differentiated is jax.
 
-Letters: B sequences, T completion tokens, G samples of one group, and Q, M, N
-as in types.py. Equations: Code-A1 (arXiv 2603.15611), GRPO (arXiv 2402.03300),
-DAPO's asymmetric clip (arXiv 2503.14476), GSPO's ratios of whole sequences
-(arXiv 2507.18071). `token_log_probs` fills log_probs.py.
+Letters: B rows, T completion tokens, S sequences that share a packed row, G
+samples of one group, and Q, M, N as in types.py. Equations: Code-A1 (arXiv
+2603.15611), GRPO (arXiv 2402.03300), DAPO's asymmetric clip (arXiv 2503.14476),
+GSPO's ratios of whole sequences (arXiv 2507.18071). `token_log_probs` fills
+log_probs.py; averages of a minibatch stand in aggregation.py.
 """
 
 from typing import NamedTuple
@@ -16,18 +17,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from codea1_jax.aggregation import (  # noqa: F401
+  AGGREGATIONS,
+  Denominators,
+  aggregate,
+  count_denominators,
+  sequence_lengths,
+  sequence_sums,
+  token_mean,
+)
 from codea1_jax.log_probs import token_log_probs as token_log_probs
 
 LOG_RATIO_LIMIT = 20.0  # exp(20) is still far from overflow in float32
 K3_LIMIT = 10.0
 STDS = ("sample", "population")
 RATIOS = ("token", "sequence")
-AGGREGATIONS = (
-  "token_mean",
-  "seq_mean_token_mean",
-  "seq_mean_token_sum",
-  "seq_mean_token_sum_norm",
-)
 _TIE_DECIMALS = 6  # below this, float32 rewards do not tell two spreads apart
 
 
@@ -128,7 +132,7 @@ def clipped_surrogate(
 
   Args:
     ratio: [B, T] rho, a token's or its whole sequence's.
-    advantages: [B], one a sequence.
+    advantages: [B], one a row, or [B, T].
     clip_eps_low: how far the ratio may fall below 1.
     clip_eps_high: how far it may rise above 1.
     dual_clip: bound of the loss of a bad sample (arXiv 1912.09729), above 1.
@@ -136,7 +140,8 @@ def clipped_surrogate(
   Returns:
     Per-token loss and the two indicators that average to clip fractions.
   """
-  advantages = advantages[:, None]
+  if advantages.ndim == 1:
+    advantages = advantages[:, None]
   plain = -advantages * ratio
   clipped = -advantages * jnp.clip(ratio, 1 - clip_eps_low, 1 + clip_eps_high)
   loss = jnp.maximum(plain, clipped)
@@ -160,6 +165,7 @@ def sequence_log_ratio(
   log_probs: jax.Array,
   behavior_log_probs: jax.Array,
   completion_mask: jax.Array,
+  sequences: jax.Array | None = None,
 ) -> jax.Array:
   """The log of GSPO's ratio, one for all the tokens of a sequence.
 
@@ -167,18 +173,21 @@ def sequence_log_ratio(
   (arXiv 2507.18071). GSPO itself averages with `seq_mean_token_mean`.
 
   Args:
-    log_probs: [B, T] of the policy that is trained; a row is one sequence.
+    log_probs: [B, T] of the policy that is trained.
     behavior_log_probs: [B, T] of the policy that sampled.
     completion_mask: [B, T]; masked tokens do not count and may hold NaN.
+    sequences: [B, S, T], as `sequence_sums` takes them.
 
   Returns:
-    [B, T], equal along a row; 0 for a row without tokens.
+    [B, T], equal along a sequence; 0 for one without tokens.
   """
-  mask = completion_mask.astype(jnp.float32)
   difference = log_probs - behavior_log_probs
-  total = jnp.where(mask > 0, difference, 0.0).sum(-1, keepdims=True)
-  mean = total / jnp.maximum(mask.sum(-1, keepdims=True), 1)
-  return jnp.broadcast_to(_limited(mean), log_probs.shape)
+  total = sequence_sums(difference, completion_mask, sequences)
+  lengths = sequence_lengths(completion_mask, sequences)
+  mean = _limited(total / jnp.maximum(lengths, 1))
+  if sequences is None:
+    return jnp.broadcast_to(mean, log_probs.shape)
+  return jnp.where(sequences, mean[..., None], 0.0).sum(-2)
 
 
 def truncated_importance_weights(
@@ -231,69 +240,6 @@ def k3_kl(log_probs: jax.Array, ref_log_probs: jax.Array) -> jax.Array:
 
 # By the names that configs use; "none" is a loss without a reference.
 KL_ESTIMATORS = {"none": None, "k1": k1_kl, "k2": k2_kl, "k3": k3_kl}
-
-
-class Denominators(NamedTuple):
-  """What averages divide by: counts of a whole global minibatch, not a part."""
-
-  tokens: jax.Array  # [] completion tokens
-  sequences: jax.Array  # [] sequences with a completion token
-
-
-def count_denominators(completion_mask: jax.Array) -> Denominators:
-  """Counts of one part [..., T] of a minibatch: sum them over all the parts."""
-  mask = completion_mask.astype(jnp.float32)
-  return Denominators(mask.sum(), (mask.sum(-1) > 0).sum().astype(jnp.float32))
-
-
-def aggregate(
-  values: jax.Array,
-  completion_mask: jax.Array,
-  denominators: Denominators,
-  *,
-  aggregation: str = "token_mean",
-  horizon: int | None = None,
-) -> jax.Array:
-  """This part's share of a minibatch average; shares add up to the average.
-
-  token_mean: sum of all tokens / tokens (Code-A1). seq_mean_token_mean: each
-  sequence's mean / sequences. seq_mean_token_sum: each sequence's sum /
-  sequences. seq_mean_token_sum_norm: sum of all tokens / horizon (Dr. GRPO).
-
-  Args:
-    values: [B, T] a token.
-    completion_mask: [B, T].
-    denominators: of the whole global minibatch.
-    aggregation: one of AGGREGATIONS.
-    horizon: tokens that `seq_mean_token_sum_norm` divides by; default T, which
-      changes with the padding.
-
-  Returns:
-    A scalar; 0 for a minibatch without tokens.
-
-  Raises:
-    ValueError: unknown aggregation.
-  """
-  mask = completion_mask.astype(jnp.float32)
-  # where, not a product: a masked token may hold anything, even NaN.
-  sums = jnp.where(mask > 0, values, 0.0).sum(-1)
-  if aggregation == "token_mean":
-    return sums.sum() / jnp.maximum(denominators.tokens, 1)
-  if aggregation == "seq_mean_token_mean":
-    means = sums / jnp.maximum(mask.sum(-1), 1)
-    return means.sum() / jnp.maximum(denominators.sequences, 1)
-  if aggregation == "seq_mean_token_sum":
-    return sums.sum() / jnp.maximum(denominators.sequences, 1)
-  if aggregation == "seq_mean_token_sum_norm":
-    return sums.sum() / (horizon or values.shape[-1])
-  raise ValueError(f"aggregation {aggregation!r} is not one of {AGGREGATIONS}")
-
-
-def token_mean(
-  values: jax.Array, completion_mask: jax.Array, denominators: Denominators
-) -> jax.Array:
-  """This part's share of the mean over all tokens of the global minibatch."""
-  return aggregate(values, completion_mask, denominators)
 
 
 def _limited(log_ratio):

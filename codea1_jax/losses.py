@@ -1,6 +1,6 @@
 """The losses that an update can take: GRPO and supervised.
 
-Letters: B rows, P prompt tokens, T completion tokens.
+Letters: B rows, P prompt tokens, T completion tokens, S sequences of a row.
 """
 
 import dataclasses
@@ -71,6 +71,8 @@ def grpo_loss(config: GrpoLossConfig, model_config: qwen.QwenConfig) -> LossFn:
       completion_length=batch.completion_mask.shape[1],
       chunk_size=config.chunk_size,
       temperature=config.temperature,
+      segments=batch.segments,
+      places=batch.places,
     )
     return grpo_objective(config, log_probs, entropy, batch, denominators)
 
@@ -97,7 +99,8 @@ def grpo_objective(
     This part's share of the loss, and of every metric.
 
   Raises:
-    ValueError: a KL term without `ref_log_probs`.
+    ValueError: a KL term without `ref_log_probs`; packed rows without the
+      horizon that their aggregation needs.
   """
   mask = batch.completion_mask
   mean = functools.partial(
@@ -106,6 +109,7 @@ def grpo_objective(
     denominators=denominators,
     aggregation=config.aggregation,
     horizon=config.horizon,
+    sequences=completion_sequences(batch),
   )
   token_mean = functools.partial(
     grpo.token_mean, completion_mask=mask, denominators=denominators
@@ -133,7 +137,10 @@ def _policy_loss(config, log_probs, batch, mean):
   else:
     ratio = jnp.exp(
       grpo.sequence_log_ratio(
-        log_probs, behavior_log_probs, batch.completion_mask
+        log_probs,
+        behavior_log_probs,
+        batch.completion_mask,
+        completion_sequences(batch),
       )
     )
   surrogate = grpo.clipped_surrogate(
@@ -188,6 +195,8 @@ def sft_loss(
       batch.valid,
       completion_length=batch.completion_mask.shape[1],
       chunk_size=chunk_size,
+      segments=batch.segments,
+      places=batch.places,
     )
     mask = batch.completion_mask
     loss = grpo.token_mean(-log_probs, mask, denominators)
@@ -195,6 +204,17 @@ def sft_loss(
     return loss, {"loss": loss, "entropy": entropy}
 
   return loss_fn
+
+
+def completion_sequences(batch: UpdateBatch) -> jax.Array | None:
+  """[..., S, T] bool, the completion tokens of each sequence of packed rows;
+  None where a row is one sequence."""
+  if batch.segments is None:
+    return None
+  owners = jnp.take_along_axis(batch.segments, batch.places, axis=-1)
+  numbers = jnp.arange(1, batch.max_segments + 1)[:, None]
+  numbers = numbers.reshape((1,) * (owners.ndim - 1) + numbers.shape)
+  return owners[..., None, :] == numbers
 
 
 def completion_log_probs(
@@ -206,11 +226,14 @@ def completion_log_probs(
   completion_length: int,
   chunk_size: int | None,
   temperature: float = 1.0,
+  segments: jax.Array | None = None,
+  places: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
   """Log-probs and entropies [B, T] of the last T of [B, P + T] tokens.
 
   The state at position P - 1 predicts the first completion token; prompt
-  states never meet the vocabulary.
+  states never meet the vocabulary. Of packed rows, of which `segments` and
+  `places` [B, T] tell, the tokens that the states at `places` predict.
   """
   start = tokens.shape[1] - completion_length
   if start < 1:
@@ -218,11 +241,16 @@ def completion_log_probs(
       f"completion_length {completion_length} leaves no prompt in rows of "
       f"{tokens.shape[1]} tokens"
     )
-  hidden = qwen.hidden_states(params, model_config, tokens, valid)
+  hidden = qwen.hidden_states(params, model_config, tokens, valid, segments)
+  if places is None:
+    states, targets = hidden[:, start - 1 : -1], tokens[:, start:]
+  else:
+    states = jnp.take_along_axis(hidden, places[..., None], axis=1)
+    targets = jnp.take_along_axis(tokens, places + 1, axis=1)
   return grpo.token_log_probs(
-    hidden[:, start - 1 : -1],
+    states,
     qwen.head_matrix(params, model_config),
-    tokens[:, start:],
+    targets,
     chunk_size=chunk_size,
     temperature=temperature,
   )

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import optax
 
-from codea1_jax import grpo, rollout
+from codea1_jax import grpo, packing, rollout
 from codea1_jax.train_state import PolicyState, UpdateBatch
 from codea1_jax.types import Completion
 
@@ -74,6 +74,8 @@ class Player:
   bucket: int
   groups_a_step: int  # groups that one step trains on
   importance_cap: float  # of trainer over sampler; 0 for no correction
+  pack_length: int  # tokens of a packed row of an update; 0 for padded rows
+  rows_multiple: int  # of which the number of packed rows is one
 
   def encode(self, chats: Sequence[Messages]) -> tuple[list[list[int]], float]:
     """Prompts, of long ones the end, and the share that lost its beginning."""
@@ -211,9 +213,23 @@ class Player:
       for start in range(0, rows, self.minibatch_size):
         part = order[start : start + self.minibatch_size]
         minibatch = jax.tree.map(lambda leaf: leaf[part], batch)  # noqa: B023
+        minibatch = self._packed(minibatch)
+        fill = {"packing/fill": float(minibatch.valid.mean())}
         state, metrics = self.update(state, minibatch)
-        history.append(metrics)
+        history.append(metrics | fill)
     means = {k: float(np.mean([m[k] for m in history])) for k in history[0]}
     step = int(np.asarray(state.step).reshape(-1)[0])
     means["learning_rate"] = float(self.learning_rate(step - 1))
     return state, means
+
+  def _packed(self, minibatch: UpdateBatch) -> UpdateBatch:
+    """With several sequences in a row, where the config asks for it."""
+    if not self.pack_length:
+      return minibatch
+    return packing.pack_sequences(
+      minibatch,
+      length=self.pack_length,
+      rows_multiple=self.rows_multiple,
+      bucket=self.bucket,
+      pad_id=self.policy.pad_id,
+    )

@@ -30,19 +30,29 @@ class PolicyState:
 
 @flax.struct.dataclass
 class UpdateBatch:
-  """A minibatch of sequences: left-padded prompt, right-padded completion.
+  """A minibatch of sequences, each a prompt and its completion.
 
-  P prompt tokens and T completion tokens a row. Supervised training reads the
-  first three fields only.
+  Padded, as scoring has it, a row is one sequence: P prompt tokens, padded on
+  the left, and T completion tokens, padded on the right. Packed (packing.py),
+  a row of P + T tokens holds several whole sequences, one after the other, and
+  the T completion tokens are those of all of them that are trained on.
+  Supervised training needs no more than tokens, valid and completion_mask.
   """
 
   tokens: Array  # [B, P + T] int32
   valid: Array  # [B, P + T] bool, False at padding
   completion_mask: Array  # [B, T], 1 at tokens that are trained on
-  advantages: Array | None = None  # [B] float32
+  advantages: Array | None = None  # [B] float32; packed [B, T]
   behavior_log_probs: Array | None = None  # [B, T] float32
   ref_log_probs: Array | None = None  # [B, T] float32; None if kl_coef is 0
   importance_weights: Array | None = None  # [B, T] float32; None for all ones
+  # Packed rows only: the sequence of each token, 1.. within a row, 0 at
+  # padding; the place in the row of the state that predicts each completion
+  # token, which stands at the next place; and how many sequences a row may
+  # hold.
+  segments: Array | None = None  # [B, P + T] int32
+  places: Array | None = None  # [B, T] int32
+  max_segments: int = flax.struct.field(pytree_node=False, default=1)
 
 
 @flax.struct.dataclass

@@ -19,7 +19,11 @@ import optax
 
 from codea1_jax import grpo
 from codea1_jax.log_probs import CHUNK_SIZE
-from codea1_jax.losses import LossFn, completion_log_probs
+from codea1_jax.losses import (
+  LossFn,
+  completion_log_probs,
+  completion_sequences,
+)
 from codea1_jax.models import qwen
 from codea1_jax.train_state import PolicyState, UpdateBatch
 
@@ -98,7 +102,10 @@ def make_update(
 
   def device_step(state, batch):
     denominators = jax.lax.psum(
-      grpo.count_denominators(batch.completion_mask), AXIS
+      grpo.count_denominators(
+        batch.completion_mask, completion_sequences(batch)
+      ),
+      AXIS,
     )
     shares = _accumulate(loss_fn, state.params, batch, denominators)
     grads, metrics = jax.lax.psum(shares, AXIS)

@@ -180,7 +180,7 @@ def finish(config: QwenConfig, layer: Params, x: jax.Array, mixed: jax.Array):
   return x + lora.add(down, layer, "down", inner, num_out=1).astype(dtype)
 
 
-def _attend_block(q_BTKGH, k_BSKH, v_BSKH, valid_BS):
+def _attend_block(q_BTKGH, k_BSKH, v_BSKH, valid_BS, segments_BS):
   """Attention of the last T of S places.
 
   Folding G into T gives plain batched matmuls, adding the mask instead of
@@ -190,6 +190,8 @@ def _attend_block(q_BTKGH, k_BSKH, v_BSKH, valid_BS):
   S = k_BSKH.shape[1]
   causal_TS = jnp.tril(jnp.ones((T, S), bool), S - T)
   seen_BTS = causal_TS[None] & valid_BS[:, None, :]
+  if segments_BS is not None:
+    seen_BTS &= segments_BS[:, S - T :, None] == segments_BS[:, None, :]
   bias_BTS = jnp.where(seen_BTS, 0.0, MASKED)
   q_BKMH = q_BTKGH.transpose(0, 2, 3, 1, 4).reshape(B, K, G * T, H)
   k_BKHS, v_BKSH = k_BSKH.transpose(0, 2, 3, 1), v_BSKH.transpose(0, 2, 1, 3)
@@ -205,7 +207,7 @@ def _attend_block(q_BTKGH, k_BSKH, v_BSKH, valid_BS):
   return mixed.reshape(B, K, G, T, H).transpose(0, 3, 1, 2, 4)
 
 
-def attend(q_BTKGH, k_BTKH, v_BTKH, valid_BT):
+def attend(q_BTKGH, k_BTKH, v_BTKH, valid_BT, segments_BT=None):
   """Causal softmax attention; a group of queries shares its key and value.
 
   In blocks of queries, each of which meets only the keys up to its end: about
@@ -220,7 +222,10 @@ def attend(q_BTKGH, k_BTKH, v_BTKH, valid_BT):
   size = max(_QUERY_BLOCK, -(-length // _MOST_BLOCKS))
   for start in range(0, length, size):
     stop = min(start + size, length)
-    seen = (x[:, :stop] for x in (k_BTKH, v_BTKH, valid_BT))
+    seen = (
+      x if x is None else x[:, :stop]
+      for x in (k_BTKH, v_BTKH, valid_BT, segments_BT)
+    )
     mixed.append(block(q_BTKGH[:, start:stop], *seen))
   return jnp.concatenate(mixed, axis=1)
 
@@ -273,14 +278,24 @@ def _rematerialized(apply, remat: str):
   return jax.checkpoint(apply, policy=keep[remat])
 
 
-def forward(params, config, tokens, valid, keep):
+def _positions(valid_BT, segments_BT):
+  """Of valid tokens within their row, or within their segment of it."""
+  positions_BT = jnp.maximum(jnp.cumsum(valid_BT, axis=1) - 1, 0)
+  if segments_BT is None:
+    return positions_BT
+  # Padding may end a row: it begins a segment too, and nobody looks at it.
+  begins_BT = jnp.diff(segments_BT, axis=1, prepend=-1) != 0
+  first_BT = jnp.where(begins_BT, positions_BT, 0)
+  return positions_BT - lax.cummax(first_BT, axis=1)
+
+
+def forward(params, config, tokens, valid, keep, segments=None):
   """All tokens at once; `keep(k, v)` picks what each layer leaves behind."""
-  positions_BT = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0)
-  tables = rope_tables(config, positions_BT)
+  tables = rope_tables(config, _positions(valid, segments))
 
   def apply(x_BTD, layer):
     q, k, v = project(config, layer, x_BTD, tables)
-    x_BTD = finish(config, layer, x_BTD, attend(q, k, v, valid))
+    x_BTD = finish(config, layer, x_BTD, attend(q, k, v, valid, segments))
     return x_BTD, keep(k, v)
 
   apply = _rematerialized(apply, config.remat)
@@ -301,23 +316,31 @@ def forward(params, config, tokens, valid, keep):
 
 
 def hidden_states(
-  params: Params, config: QwenConfig, tokens: jax.Array, valid: jax.Array
+  params: Params,
+  config: QwenConfig,
+  tokens: jax.Array,
+  valid: jax.Array,
+  segments: jax.Array | None = None,
 ) -> jax.Array:
   """Causal forward pass up to the final norm.
 
   Padding may stand anywhere: positions count valid tokens only, and no token
-  looks at an invalid one, so a padded row equals the row alone.
+  looks at an invalid one, so a padded row equals the row alone. Nor does one
+  look out of its segment, where positions begin anew: of several sequences in
+  a row each equals itself alone.
 
   Args:
     params: as `init_params` or `convert.load_pretrained` give them.
     config: the decoder's shape.
     tokens: [B, T] int32.
     valid: [B, T] bool, False at padding.
+    segments: [B, T] int32, one number for the tokens of a sequence, which
+      follow each other; None where a row is one sequence.
 
   Returns:
     [B, T, D] in `config.dtype`; arbitrary (finite) at invalid places.
   """
-  return forward(params, config, tokens, valid, lambda k, v: None)[0]
+  return forward(params, config, tokens, valid, lambda k, v: None, segments)[0]
 
 
 def head_matrix(params: Params, config: QwenConfig) -> jax.Array:

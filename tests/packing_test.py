@@ -1,0 +1,376 @@
+"""Packed rows: whole sequences, and the numbers of the padded rows."""
+
+import dataclasses
+import functools
+import itertools
+from typing import Any
+
+import flax.struct
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import strategies as st
+
+from codea1_jax import grpo, losses, packing, train_state, update
+from codea1_jax.models import qwen
+
+CONFIG = qwen.QwenConfig(
+  vocab_size=37,
+  hidden_size=32,
+  intermediate_size=48,
+  num_layers=2,
+  num_heads=4,
+  num_kv_heads=2,
+  head_dim=8,
+  scan_layers=True,  # compiles faster
+)
+ROWS, PROMPT, LENGTH = 13, 4, 6
+ROOM = 24  # tokens of a packed row
+VARIANTS = tuple(itertools.product(grpo.AGGREGATIONS, grpo.RATIOS))
+LOSS = losses.GrpoLossConfig(
+  kl_coef=0.1, entropy_coef=0.05, horizon=11, chunk_size=16
+)
+pack = functools.partial(
+  packing.pack_sequences, length=ROOM, rows_multiple=1, bucket=4, pad_id=0
+)
+
+
+# Gradients as they are: read off changed parameters, they would be rounded.
+KEEP_GRADIENTS = optax.GradientTransformation(
+  init=lambda params: jax.tree.map(jnp.zeros_like, params),
+  update=lambda grads, state, params: (
+    jax.tree.map(jnp.zeros_like, grads),
+    grads,
+  ),
+)
+
+
+@flax.struct.dataclass
+class ChosenBatch(train_state.UpdateBatch):
+  """A minibatch that says which variant it is for: one compilation for all."""
+
+  variant: Any = None  # [B, variants], 1 at the chosen one
+
+
+def _all_losses(params, batch, denominators):
+  """The loss and metrics of the chosen variant; others count 0 times."""
+  log_probs, entropy = losses.completion_log_probs(
+    params,
+    CONFIG,
+    batch.tokens,
+    batch.valid,
+    completion_length=batch.completion_mask.shape[1],
+    chunk_size=LOSS.chunk_size,
+    segments=batch.segments,
+    places=batch.places,
+  )
+  shares = [
+    losses.grpo_objective(
+      dataclasses.replace(LOSS, aggregation=aggregation, ratio=ratio),
+      log_probs,
+      entropy,
+      batch,
+      denominators,
+    )
+    for aggregation, ratio in VARIANTS
+  ]
+  return jax.tree.map(
+    lambda *leaves: (jnp.stack(leaves) * batch.variant[0]).sum(), *shares
+  )
+
+
+@pytest.fixture(scope="module")
+def params():
+  return jax.tree.map(np.asarray, qwen.init_params(CONFIG, jax.random.key(0)))
+
+
+def _batch(seed=0, rows=ROWS):
+  """Ragged padded rows, a little off-policy; two of them do not train, and of
+  another one the first completion token does not."""
+  rng = np.random.default_rng(seed)
+  prompts = rng.integers(1, PROMPT + 1, rows)[:, None]
+  lengths = rng.integers(1, LENGTH + 1, rows)[:, None]
+  right = np.arange(LENGTH)[None] < lengths
+  valid = np.arange(PROMPT)[None] >= PROMPT - prompts
+  valid = np.concatenate([valid, right], 1)
+  completion_mask = right.astype(np.float32)
+  completion_mask[2:4] = 0
+  completion_mask[lengths.argmax(), 0] = 0
+  log_probs = rng.normal(-3.6, 0.3, (2, rows, LENGTH)).astype(np.float32)
+  log_probs[:, ~right] = np.nan  # nobody reads them
+  return train_state.UpdateBatch(
+    tokens=rng.integers(1, 37, valid.shape).astype(np.int32) * valid,
+    valid=valid,
+    completion_mask=completion_mask,
+    advantages=rng.normal(size=rows).astype(np.float32),
+    behavior_log_probs=log_probs[0],
+    ref_log_probs=log_probs[1],
+    importance_weights=rng.uniform(0.5, 2, right.shape).astype(np.float32),
+  )
+
+
+def test_first_fit_decreasing_by_hand():
+  # 6 | 5 | 5 and of the rest: 4 beside 6, 3 and 2 beside the first 5.
+  lengths = [3, 5, 4, 6, 5, 2]
+  assert packing.first_fit_decreasing(lengths, 10) == [[3, 2], [1, 4], [0, 5]]
+  assert packing.first_fit_decreasing([], 10) == []
+  with pytest.raises(ValueError, match="of 11 tokens in rows of 10"):
+    packing.first_fit_decreasing([3, 11], 10)
+
+
+def _fewest_rows(lengths, room):
+  """By trying everything."""
+
+  def search(left, rest):
+    if not rest:
+      return len(left)
+    options = [
+      search((*left[:r], n - rest[0], *left[r + 1 :]), rest[1:])
+      for r, n in enumerate(left)
+      if n >= rest[0]
+    ]
+    return min([*options, search((*left, room - rest[0]), rest[1:])])
+
+  return search((), tuple(lengths))
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(st.lists(st.integers(1, 20), max_size=7))
+def test_first_fit_decreasing_keeps_its_bound(lengths):
+  rows = packing.first_fit_decreasing(lengths, 20)
+  assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
+  sums = [sum(lengths[i] for i in row) for row in rows]
+  assert all(n <= 20 for n in sums)
+  assert 9 * len(rows) <= 11 * _fewest_rows(lengths, 20) + 6
+
+
+def test_pack_by_hand():
+  batch = train_state.UpdateBatch(
+    tokens=np.array(
+      [[0, 11, 12, 0], [21, 22, 23, 24], [0, 31, 32, 33], [0, 41, 42, 43]]
+    ),
+    valid=np.array([[0, 1, 1, 0], [1] * 4, [0, 1, 1, 1], [0, 1, 1, 1]], bool),
+    completion_mask=np.array([[1, 0], [1, 1], [0, 0], [0, 1.0]], np.float32),
+    advantages=np.array([1, 2, 3, 4], np.float32),
+    behavior_log_probs=np.array([[-1, np.nan], [-2, -3], [0, 0], [-4, -5]]),
+  )
+  packed = pack(batch, length=6, rows_multiple=3, bucket=2)
+  # 4 tokens and 2, then 3; the third sequence does not train.
+  np.testing.assert_array_equal(
+    packed.tokens, [[21, 22, 23, 24, 11, 12], [41, 42, 43, 0, 0, 0], [0] * 6]
+  )
+  np.testing.assert_array_equal(
+    packed.segments, [[1] * 4 + [2] * 2, [1] * 3 + [0] * 3, [0] * 6]
+  )
+  np.testing.assert_array_equal(packed.valid, packed.segments > 0)
+  np.testing.assert_array_equal(
+    packed.places, [[1, 2, 4, 0], [1, 0, 0, 0], [0] * 4]
+  )
+  np.testing.assert_array_equal(
+    packed.completion_mask, [[1, 1, 1, 0], [1, 0, 0, 0], [0] * 4]
+  )
+  np.testing.assert_array_equal(
+    packed.advantages, [[2, 2, 1, 0], [4, 0, 0, 0], [0] * 4]
+  )
+  np.testing.assert_array_equal(
+    packed.behavior_log_probs, [[-2, -3, -1, 0], [-5, 0, 0, 0], [0] * 4]
+  )
+  assert packed.ref_log_probs is None and packed.importance_weights is None
+  sequences = losses.completion_sequences(packed)
+  assert sequences.shape == (3, packed.max_segments, 4)
+  np.testing.assert_array_equal(
+    sequences[0, :3, :3], [[1, 1, 0], [0, 0, 1], [0, 0, 0]]
+  )
+
+
+@hypothesis.settings(max_examples=50, deadline=None)
+@hypothesis.given(
+  seed=st.integers(0, 2**32 - 1),
+  rows=st.integers(4, 40),
+  length=st.integers(2, 40),
+  multiple=st.integers(1, 5),
+)
+def test_every_sequence_is_whole_and_there_once(seed, rows, length, multiple):
+  batch = _batch(seed, rows)
+  packed = pack(batch, length=length, rows_multiple=multiple)
+  count, width = packed.tokens.shape
+  kept = np.flatnonzero(batch.completion_mask.any(1))
+  longest = batch.valid[kept].sum(1).max()
+  assert count % multiple == 0
+  most = 1.25 * longest + 4  # bucket_length's promise
+  assert width == length or length < longest <= width < most
+  assert packed.segments.max() <= packed.max_segments
+  found = []
+  for r in range(count):
+    for number in range(1, packed.segments[r].max() + 1):
+      places = np.flatnonzero(packed.segments[r] == number)
+      assert (np.diff(places) == 1).all()
+      mine = (packed.segments[r, packed.places[r]] == number) & (
+        packed.completion_mask[r] > 0
+      )
+      found.append(
+        (
+          packed.tokens[r, places].tolist(),
+          packed.tokens[r, packed.places[r, mine] + 1].tolist(),
+          packed.behavior_log_probs[r, mine].tolist(),
+          packed.advantages[r, mine].tolist(),
+        )
+      )
+  expected = []
+  for i in kept:
+    trained = batch.completion_mask[i] > 0
+    expected.append(
+      (
+        batch.tokens[i, batch.valid[i]].tolist(),
+        batch.tokens[i, PROMPT:][trained].tolist(),
+        batch.behavior_log_probs[i, trained].tolist(),
+        batch.advantages[i].repeat(trained.sum()).tolist(),
+      )
+    )
+  assert sorted(found) == sorted(expected)
+  again = pack(batch, length=length, rows_multiple=multiple)
+  jax.tree.map(np.testing.assert_array_equal, packed, again)
+
+
+def test_nothing_to_train_on_is_a_row_of_padding():
+  batch = _batch()
+  batch = batch.replace(completion_mask=np.zeros_like(batch.completion_mask))
+  packed = pack(batch, rows_multiple=2)
+  assert packed.tokens.shape == (2, ROOM) and not packed.valid.any()
+  assert not packed.completion_mask.any()
+
+
+def test_a_sequence_without_prompt_is_refused():
+  batch = _batch()
+  batch.valid[5, :PROMPT] = False
+  with pytest.raises(ValueError, match="sequence 5 of the batch has no prompt"):
+    pack(batch)
+
+
+@pytest.mark.parametrize(
+  "scan, remat", [(True, "none"), (False, "none"), (True, "full")]
+)
+@pytest.mark.parametrize("block", [256, 7])
+def test_states_are_those_of_each_sequence_alone(
+  params, scan, remat, block, monkeypatch
+):
+  monkeypatch.setattr(qwen, "_QUERY_BLOCK", block)
+  config = dataclasses.replace(CONFIG, scan_layers=scan, remat=remat)
+  batch = _batch()
+  packed = pack(batch, rows_multiple=4)
+  hidden = jax.jit(qwen.hidden_states, static_argnums=1)(
+    params, config, packed.tokens, packed.valid, packed.segments
+  )
+  assert np.isfinite(hidden).all()  # of the empty rows too
+  sequences = 0
+  for r, s in zip(*np.nonzero(np.diff(packed.segments, prepend=0, axis=1))):
+    number = packed.segments[r, s]
+    if number:
+      mine = packed.segments[r] == number
+      alone = _alone(params, packed.tokens[r, mine])
+      np.testing.assert_allclose(hidden[r, mine], alone, rtol=1e-5, atol=3e-6)
+      sequences += 1
+  assert sequences == ROWS - 2
+
+
+@functools.cache
+def _forward():
+  return jax.jit(qwen.hidden_states, static_argnums=1)
+
+
+def _alone(params, tokens):
+  """States of one sequence; padded on the right to compile once."""
+  row = np.zeros((1, PROMPT + LENGTH), np.int32)
+  row[0, : len(tokens)] = tokens
+  valid = np.arange(row.size)[None] < len(tokens)
+  return _forward()(params, CONFIG, row, valid)[0, : len(tokens)]
+
+
+@functools.cache
+def _compiled(loss_fn, devices, micro_batch_size):
+  parallel = update.make_parallel("pmap", jax.devices()[:devices])
+  run = update.make_update(
+    loss_fn, KEEP_GRADIENTS, parallel, micro_batch_size=micro_batch_size
+  )
+  return run, parallel
+
+
+def _gradient(params, batch, loss_fn, devices=1, micro_batch_size=None):
+  """(gradient, metrics)."""
+  run, parallel = _compiled(loss_fn, devices, micro_batch_size)
+  state = train_state.create_policy_state(params, KEEP_GRADIENTS)
+  state, metrics = run(parallel.replicate(state), batch)
+  return parallel.unreplicate(state).opt_state, metrics
+
+
+def _of_variant(params, batch, variant, *cut):
+  chosen = np.zeros((len(batch.tokens), len(VARIANTS)), np.float32)
+  chosen[:, VARIANTS.index(variant)] = 1
+  fields = {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}
+  batch = ChosenBatch(**fields, variant=chosen)
+  return _gradient(params, batch, _all_losses, *cut)
+
+
+def _assert_close(actual, expected):
+  """Within 1e-6, the gradient in the norm of all parameters together."""
+  difference = jax.tree.map(lambda x, y: x - y, actual[0], expected[0])
+  norm = optax.global_norm(expected[0])
+  assert norm > 0.01
+  assert optax.global_norm(difference) < 1e-6 * norm
+  assert actual[1].keys() == expected[1].keys()
+  for name, value in expected[1].items():
+    # Averages of terms of size 1 that may cancel.
+    np.testing.assert_allclose(
+      actual[1][name], value, rtol=1e-6, atol=1e-6, err_msg=name
+    )
+
+
+@pytest.fixture(scope="module")
+def padded(params):
+  return {v: _of_variant(params, _batch(), v, 1, 4) for v in VARIANTS}
+
+
+@pytest.mark.parametrize("devices, micro_batch_size", [(1, 2), (8, 1)])
+def test_loss_gradients_and_metrics_are_those_of_padded_rows(
+  params, padded, devices, micro_batch_size
+):
+  packed = pack(_batch(), rows_multiple=3)
+  assert packed.segments.max() > 2
+  assert len(packed.tokens) < ROWS / 2
+  for variant in VARIANTS:
+    actual = _of_variant(params, packed, variant, devices, micro_batch_size)
+    _assert_close(actual, padded[variant])
+  norms = [float(metrics["grad_norm"]) for _, metrics in padded.values()]
+  assert len({round(norm, 4) for norm in norms}) == len(VARIANTS)
+
+
+@pytest.mark.parametrize("loss", ["grpo", "sft"])
+def test_the_models_own_losses_take_packed_rows(params, loss):
+  batch = _batch()
+  config = dataclasses.replace(CONFIG, scan_layers=False, remat="full")
+  loss_fn = losses.grpo_loss(LOSS, config)
+  if loss == "sft":
+    batch = train_state.UpdateBatch(
+      batch.tokens, batch.valid, batch.completion_mask
+    )
+    loss_fn = losses.sft_loss(config, chunk_size=16)
+  expected = _gradient(params, batch, loss_fn, 1, 4)
+  _assert_close(_gradient(params, pack(batch), loss_fn, 2, 1), expected)
+
+
+def test_packed_rows_need_a_horizon():
+  packed = pack(_batch())
+  sequences = losses.completion_sequences(packed)
+  mask = packed.completion_mask
+  denominators = grpo.count_denominators(mask, sequences)
+  with pytest.raises(ValueError, match="packed rows needs a horizon"):
+    grpo.aggregate(
+      mask,
+      mask,
+      denominators,
+      aggregation="seq_mean_token_sum_norm",
+      sequences=sequences,
+    )
