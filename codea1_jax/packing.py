@@ -14,7 +14,6 @@ from codea1_jax.rollout import bucket_length
 from codea1_jax.train_state import UpdateBatch
 
 _SEGMENTS = 8  # the most that a row may hold is a multiple of it
-_PARTS = 8  # so many different numbers of completion tokens a row may have
 
 
 def first_fit_decreasing(lengths: Sequence[int], room: int) -> list[list[int]]:
@@ -66,7 +65,8 @@ def pack_sequences(
     batch: padded, on the host.
     length: tokens of a row; longer where the longest sequence is.
     rows_multiple: the number of rows is one of its multiples.
-    bucket: what longer lengths, and completion tokens, are multiples of.
+    bucket: what longer rows, and the number of completion tokens of a row, are
+      multiples of.
     pad_id: the token at padding.
 
   Raises:
@@ -81,9 +81,8 @@ def pack_sequences(
     [int(kept[i]) for i in row] for row in first_fit_decreasing(tokens, length)
   ]
   trained = (batch.completion_mask > 0).sum(1)
-  step = -(-max(bucket, length // _PARTS) // bucket) * bucket
-  most = max((trained[row].sum() for row in rows), default=1)
-  width = min(-(-int(most) // step) * step, length - 1)
+  most = max((int(trained[row].sum()) for row in rows), default=1)
+  width = min(bucket_length(most, bucket), length - 1)
   count = bucket_length(max(len(rows), 1), rows_multiple)
   packed = _empty(batch, count, length, width, pad_id)
   for r, row in enumerate(rows):

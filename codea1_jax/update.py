@@ -212,13 +212,21 @@ def _accumulate(loss_fn, params, batch, denominators):
     return jax.tree.map(lambda x: x.astype(jnp.float32), (grads, metrics))
 
   def add(total, micro_batch):
-    return jax.tree.map(jnp.add, total, shares(micro_batch)), None
+    return jax.tree.map(jnp.add, total, shares(micro_batch))
+
+  def step(total, micro_batch):
+    if batch.segments is None:
+      return add(total, micro_batch), None
+    # Packed rows come in few numbers, so that the last ones may be empty.
+    filled = micro_batch.completion_mask.any()
+    skip = lambda total, _: total  # noqa: E731
+    return jax.lax.cond(filled, add, skip, total, micro_batch), None
 
   first = jax.tree.map(lambda x: x[0], batch)
   zeros = jax.tree.map(
     lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(shares, first)
   )
-  return jax.lax.scan(add, zeros, batch)[0]
+  return jax.lax.scan(step, zeros, batch)[0]
 
 
 @dataclasses.dataclass(frozen=True)

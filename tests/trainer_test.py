@@ -1,5 +1,6 @@
 """The whole loop on the shipped pair: learning steps, determinism, resume."""
 
+import dataclasses
 import importlib
 import json
 import os
@@ -276,6 +277,30 @@ def test_not_a_number_stops_after_the_metrics_are_written(
   line = (tmp_path / "metrics.jsonl").read_text()
   assert json.loads(line)["code/kl"] == 0.5
   assert not list((tmp_path / "checkpoints").glob("[0-9]*"))
+
+
+def test_packed_rows_learn_the_same(tmp_path):
+  config = small_config(**{"grpo.pack_length": 512})
+  with assembly.open_run(config, tmp_path) as run:
+    state = run.initial_state()
+    played = game.play(run, state, state.code, state.test, run_log.Clock())
+    assert run.test.rows_multiple == config.grpo.micro_batch_size
+    packed = dataclasses.replace(run.test, rows_multiple=1)
+    padded = dataclasses.replace(run.test, pack_length=0)
+    learned, numbers = zip(
+      *(
+        # An update takes its state with it.
+        who.learn(run.initial_state().test, played.test_batch, (0, 0, 1))
+        for who in (packed, padded)
+      )
+    )
+  for ours, theirs in zip(*(jax.tree.leaves(s.params) for s in learned)):
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+  moved = jax.tree.map(lambda a, b: abs(a - b).max(), learned[0], state.test)
+  assert max(jax.tree.leaves(moved.params)) > 5e-5
+  fill = [each.pop("packing/fill") for each in numbers]
+  assert fill[0] > fill[1] > 0
+  assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, abs=1e-5)
 
 
 def test_long_prompts_keep_their_end_and_are_counted(tmp_path):
