@@ -7,7 +7,14 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from codea1_jax import checks, judging, losses, rollout, train_state
+from codea1_jax import (
+  adapters,
+  checks,
+  judging,
+  losses,
+  rollout,
+  train_state,
+)
 from codea1_jax import optimizer as optimizers
 from codea1_jax import problems as problem_files
 from codea1_jax import update as updates
@@ -76,9 +83,15 @@ def _build(config, workdir, stack) -> Run:
   checks.check_ground_truths((*problems, *heldout), pool)
   parallel = updates.make_parallel(config.parallel)
   players, make_states, evaluators = {}, {}, {}
+  frozen = None
+  if config.lora.rank:
+    frozen = parallel.replicate(policies["code"][1])
   for role, (policy, params) in policies.items():
+    trained = params
+    if config.lora.rank:
+      trained = adapters.start(config, role, policy.model_config)
     players[role], make_states[role] = _make_player(
-      config, role, policy, params, parallel
+      config, role, policy, trained, frozen, parallel
     )
     evaluators |= _make_evaluators(config, role, policy, parallel)
 
@@ -107,11 +120,13 @@ def _build(config, workdir, stack) -> Run:
 
 
 def _load_policies(config) -> dict[str, tuple[rollout.Policy, Any]]:
-  """Both roles' policies with their parameters; self-play has one for both."""
+  """Both roles' policies with their parameters; in self-play, and as the base
+  of adapters, one for both."""
+  shared = config.code.model if config.lora.rank else None
   if config.method == "self_play":
-    both = rollout.load_policy(
-      resolve_model(config.self_play_model), **config.compute
-    )
+    shared = config.self_play_model
+  if shared:
+    both = rollout.load_policy(resolve_model(shared), **config.compute)
     policies = {"code": both, "test": both}
   else:
     policies = {
@@ -193,8 +208,12 @@ def _loss_config(config: Any, role: str) -> losses.GrpoLossConfig:
   )
 
 
-def _make_player(config, role, policy, params, parallel):
-  """One role's compiled functions, and what makes its state on the devices."""
+def _make_player(config, role, policy, params, frozen, parallel):
+  """One role's compiled functions, and what makes its state on the devices.
+
+  `params` are those that are trained, `frozen` those that adapters stand
+  beside: then these are the reference too.
+  """
   settings, grpo = config[role], config.grpo
   updates_a_step = _updates_a_step(config, role)
   if config.method == "self_play":  # both roles' rows update one policy
@@ -209,8 +228,12 @@ def _make_player(config, role, policy, params, parallel):
   }
   samples = config.rollout.codes if role == "code" else config.rollout.suites
   cut = {"micro_batch_size": grpo.micro_batch_size}
+  bind = adapters.binder(config) if frozen is not None else None
   loss_config = _loss_config(config, role)
   needs_reference = loss_config.needs_reference and config.method != "sft"
+  reference = frozen if needs_reference else None
+  if needs_reference and frozen is None:
+    reference = parallel.replicate(params)
   loss = losses.grpo_loss(loss_config, policy.model_config)
   if config.method == "sft":
     loss = losses.sft_loss(policy.model_config)
@@ -226,9 +249,11 @@ def _make_player(config, role, policy, params, parallel):
       temperature=config.rollout.temperature,
       **cut,
     ),
-    update=updates.make_update(loss, optimizer, parallel, **cut),
+    update=updates.make_update(loss, optimizer, parallel, bind=bind, **cut),
     learning_rate=optimizers.make_schedule(**schedule),
-    reference=parallel.replicate(params) if needs_reference else None,
+    reference=reference,
+    frozen=frozen,
+    bind=bind,
     temperature=config.rollout.temperature,
     max_prompt_tokens=settings.max_prompt_tokens,
     minibatch_size=settings.minibatch_size,

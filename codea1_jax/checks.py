@@ -47,6 +47,8 @@ _RANGES = (
     )
   ),
   ("rollout.temperature", 0.01, 100),
+  ("lora.rank", 0, _MANY),
+  ("lora.alpha", 0, _MANY),
   ("rewards.alpha", 0, 1),
   ("book.replay", 0, _MANY),
   ("book.refresh", 0, _MANY),
@@ -121,11 +123,22 @@ def check_values(config: Any) -> None:
 def _check_combinations(config: Any) -> None:
   """Fields that are right by themselves and do not go together."""
   grpo_config, selection, book = config.grpo, config.selection, config.book
+  models = {config.code.model, config.test.model}
+  adapters = [r for r in ("code", "test") if config[r].adapter]
   for wrong, message in (
     (
       book.refresh > min(book.replay, book.max_archive),
       f"book.refresh is {book.refresh}, above book.replay = {book.replay} or"
       f" book.max_archive = {book.max_archive}",
+    ),
+    (
+      config.lora.rank and len(models) > 1 and config.method != "self_play",
+      f"lora.rank is {config.lora.rank}: code.model and test.model must be the"
+      f" same base, not {' and '.join(sorted(models))}",
+    ),
+    (
+      adapters and not config.lora.rank,
+      f"{' and '.join(adapters)}.adapter needs a lora.rank above 0",
     ),
     (
       grpo_config.importance_cap and config.rollout.temperature != 1.0,

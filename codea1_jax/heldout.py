@@ -48,7 +48,9 @@ def _code_scores(run: Run, coder: PolicyState, writer: PolicyState):
   encoded, _ = run.code.encode(chats)
   scores = {}
   for name, role in (("greedy", _GREEDY), ("sampled", game.CODE)):
-    completions = run.evaluators[name](coder.params, encoded, _seed(run, role))
+    completions = run.evaluators[name](
+      run.code.full(coder.params), encoded, _seed(run, role)
+    )
     shares = evaluation.golden_pass(run.heldout, completions, run.pool)
     scores[f"eval/code/{name}_pass_rate"] = evaluation.pass_rate(shares)
   if run.config.evaluation.collaboration:
@@ -101,4 +103,5 @@ def _write_suites(run: Run, writer: PolicyState, targets, name: str, role: int):
     game.test_chat(run.config, problem, program) for problem, program in targets
   ]
   encoded, _ = run.test.encode(chats)
-  return run.evaluators[name](writer.params, encoded, _seed(run, role))
+  params = run.test.full(writer.params)
+  return run.evaluators[name](params, encoded, _seed(run, role))

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 
 from codea1_jax import grpo, packing, rollout
+from codea1_jax import update as updates
 from codea1_jax.train_state import PolicyState, UpdateBatch
 from codea1_jax.types import Completion
 
@@ -66,6 +67,10 @@ class Player:
   update: Callable  # update.make_update's
   learning_rate: optax.Schedule
   reference: Any  # replicated params of the KL term, or None
+  # Replicated parameters that are not trained, and what makes all of them of
+  # these and the trained ones; None and None where all are trained.
+  frozen: Any
+  bind: updates.Bind | None
   temperature: float  # that `draw` samples at
   max_prompt_tokens: int  # of a longer prompt the last ones stay
   minibatch_size: int
@@ -76,6 +81,10 @@ class Player:
   importance_cap: float  # of trainer over sampler; 0 for no correction
   pack_length: int  # tokens of a packed row of an update; 0 for padded rows
   rows_multiple: int  # of which the number of packed rows is one
+
+  def full(self, params: Any) -> Any:
+    """All parameters, of the trained ones; the others are not copied."""
+    return self.bind(self.frozen, params) if self.bind else params
 
   def encode(self, chats: Sequence[Messages]) -> tuple[list[list[int]], float]:
     """Prompts, of long ones the end, and the share that lost its beginning."""
@@ -89,7 +98,8 @@ class Player:
   ) -> Samples:
     """`n` completions of each chat; the same seed gives the same text."""
     prompts, cut_share = self.encode(chats)
-    return Samples(prompts, self.draw(params, prompts, seed), cut_share)
+    drawn = self.draw(self.full(params), prompts, seed)
+    return Samples(prompts, drawn, cut_share)
 
   def supervised(
     self, chats: Sequence[Messages], answers: Sequence[str]
@@ -131,7 +141,9 @@ class Player:
     finished = np.array([c.finished for _, c in rows])
     kept = mask & finished if self.mask_cut else mask
     length = batch.completion_mask.shape[1]
-    log_probs, _ = self.score(params, batch.tokens, batch.valid, length)
+    log_probs, _ = self.score(
+      self.full(params), batch.tokens, batch.valid, length
+    )
     reference = None
     if self.reference is not None:
       reference, _ = self.score(
@@ -215,7 +227,7 @@ class Player:
         minibatch = jax.tree.map(lambda leaf: leaf[part], batch)  # noqa: B023
         minibatch = self._packed(minibatch)
         fill = {"packing/fill": float(minibatch.valid.mean())}
-        state, metrics = self.update(state, minibatch)
+        state, metrics = self.update(state, minibatch, self.frozen)
         history.append(metrics | fill)
     means = {k: float(np.mean([m[k] for m in history])) for k in history[0]}
     step = int(np.asarray(state.step).reshape(-1)[0])

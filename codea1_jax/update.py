@@ -25,8 +25,10 @@ from codea1_jax.losses import (
   completion_sequences,
 )
 from codea1_jax.models import qwen
-from codea1_jax.train_state import PolicyState, UpdateBatch
+from codea1_jax.train_state import PolicyState
 
+# (frozen, trained parameters) -> all of them.
+Bind = Callable[[Any, Any], Any]
 AXIS = "devices"
 KINDS = ("pmap",)
 
@@ -84,7 +86,8 @@ def make_update(
   parallel: Parallel,
   *,
   micro_batch_size: int | None = None,
-) -> Callable[[PolicyState, UpdateBatch], tuple[PolicyState, dict[str, float]]]:
+  bind: Bind | None = None,
+) -> Callable[..., tuple[PolicyState, dict[str, float]]]:
   """One optimizer step on a minibatch of any number of rows.
 
   Args:
@@ -93,21 +96,28 @@ def make_update(
     parallel: where the state lies.
     micro_batch_size: most rows of one forward and backward pass on a device;
       None for all at once.
+    bind: (frozen, trained parameters) -> the parameters that the loss takes,
+      where only a part is trained, as with LoRA; None: all of them are.
 
   Returns:
-    update(replicated state, host batch) -> (state, metrics). The given state
-    is donated: its buffers are gone. Metrics are floats; a NaN in the loss or
-    in `grad_norm` (before clipping) is there to be raised on.
+    update(replicated state, host batch, replicated frozen parameters or None)
+    -> (state, metrics). The given state is donated: its buffers are gone.
+    Metrics are floats; a NaN in the loss or in `grad_norm` (before clipping) is
+    there to be raised on.
   """
 
-  def device_step(state, batch):
+  def device_step(state, batch, frozen):
     denominators = jax.lax.psum(
       grpo.count_denominators(
         batch.completion_mask, completion_sequences(batch)
       ),
       AXIS,
     )
-    shares = _accumulate(loss_fn, state.params, batch, denominators)
+
+    def trained_loss(params, *rest):
+      return loss_fn(bind(frozen, params) if bind else params, *rest)
+
+    shares = _accumulate(trained_loss, state.params, batch, denominators)
     grads, metrics = jax.lax.psum(shares, AXIS)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     metrics = {
@@ -121,7 +131,7 @@ def make_update(
 
   step = parallel.map(device_step, donate_argnums=(0,))
 
-  def update(state, batch):
+  def update(state, batch, frozen=None):
     rows = batch.tokens.shape[0]
     _check_rows(batch, rows)
     shape = _cut(rows, parallel.num_devices, micro_batch_size)
@@ -131,7 +141,7 @@ def make_update(
     split = split.replace(completion_mask=mask * padding[..., None])
     # Steps with collectives that are not waited for can deadlock on forced
     # host devices.
-    state, metrics = jax.block_until_ready(step(state, split))
+    state, metrics = jax.block_until_ready(step(state, split, frozen))
     metrics = parallel.unreplicate(metrics)
     return state, {name: float(value) for name, value in metrics.items()}
 

@@ -23,6 +23,7 @@ def _optimizer(learning_rate: float) -> config_dict.ConfigDict:
 def _policy(shipped: str, learning_rate: float) -> config_dict.ConfigDict:
   policy = config_dict.ConfigDict()
   policy.model = shipped  # shipped:NAME, a directory or hub:ORG/NAME
+  policy.adapter = ""  # with LoRA: a PEFT directory to start from
   policy.max_prompt_tokens = 768
   policy.max_new_tokens = 128
   policy.minibatch_size = 128  # sequences an update
@@ -46,6 +47,16 @@ def get_config() -> config_dict.ConfigDict:
   config.test = _policy("shipped:test_llm", 5e-4)
 
   config.self_play_model = "shipped:both_llm"  # method self_play only
+
+  # Above rank 0, adapters are trained beside one base that both policies and
+  # the reference share: code.model and test.model must be one and the same.
+  lora = config.lora = config_dict.ConfigDict()
+  lora.rank = 0
+  lora.alpha = 32.0  # adapters add alpha / rank times their product
+  lora.targets = (
+    *("q_proj", "k_proj", "v_proj", "o_proj"),
+    *("gate_proj", "up_proj", "down_proj"),
+  )
 
   compute = config.compute = config_dict.ConfigDict()
   compute.dtype = "float32"  # of activations; bfloat16 on accelerators

@@ -89,6 +89,25 @@ def test_a_new_adapter_changes_nothing_and_learns_by_b(params):
     assert np.abs(grads[name]["b"]).max() > 0, name
 
 
+def test_gradients_are_those_of_the_merged_weights(params):
+  adapters = random_adapters(SETTINGS)
+
+  def loss(params):
+    return jnp.square(logits(params)).sum()
+
+  grads = jax.grad(lambda a: loss(lora.attach(params, a, SETTINGS)))(adapters)
+  merged = lora.merge(params, CONFIG, adapters, SETTINGS)
+  by_weight = jax.grad(loss)(merged)["layers"]["down"]  # [L, F, D]
+  a, b = adapters["down_proj"]["a"], adapters["down_proj"]["b"]
+  for name, expected in (
+    ("a", SETTINGS.scale * jnp.einsum("lio,lro->lir", by_weight, b)),
+    ("b", SETTINGS.scale * jnp.einsum("lir,lio->lro", a, by_weight)),
+  ):
+    got = grads["down_proj"][name]
+    error = jnp.abs(got - expected).max() / jnp.abs(expected).max()
+    assert error < 1e-4, name
+
+
 def test_scale_is_alpha_over_rank(params):
   adapters = random_adapters(SETTINGS)
   doubled = dataclasses.replace(SETTINGS, alpha=2 * SETTINGS.alpha)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from codea1_jax.models import qwen
+from codea1_jax.models import attention, qwen
 
 CONFIG = qwen.QwenConfig(
   vocab_size=61,
@@ -71,7 +71,7 @@ def test_attention_by_hand():
   q = jnp.zeros((1, 2, 1, 2, 2))
   k = jnp.ones((1, 2, 1, 2))
   v = jnp.array([[[[2.0, 0.0]], [[4.0, 6.0]]]])
-  got = qwen.attend(q, k, v, jnp.ones((1, 2), bool))[0, :, 0]
+  got = attention.attend(q, k, v, jnp.ones((1, 2), bool))[0, :, 0]
   np.testing.assert_allclose(got[0], [[2, 0], [2, 0]])
   np.testing.assert_allclose(got[1], [[3, 3], [3, 3]])
 
@@ -87,7 +87,7 @@ def test_attention_in_blocks_is_attention(monkeypatch, kept_length):
   valid = jnp.arange(11)[None] >= jnp.array([[0], [5]])
 
   def loss(args):
-    mixed = qwen.attend(*args, valid).reshape(2, 11, -1)
+    mixed = attention.attend(*args, valid).reshape(2, 11, -1)
     return jnp.where(valid[..., None], mixed * weight, 0.0).sum()
 
   want = jax.jit(jax.value_and_grad(loss))((q, k, v))

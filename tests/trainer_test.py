@@ -13,6 +13,7 @@ import pytest
 from codea1_jax import (
   assembly,
   checkpoint,
+  game,
   groups,
   metrics,
   player,

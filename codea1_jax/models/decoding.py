@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from codea1_jax.models import products, qwen
+from codea1_jax.models import attention, products, qwen
 
 
 @flax.struct.dataclass
@@ -198,8 +198,8 @@ def decode_step(
   lengths_C = valid.sum(axis=1, dtype=jnp.int32)
   rope = qwen.rope_tables(config, jnp.repeat(lengths_C, width) + age_B)
   age_R = (clock - jnp.arange(ring)) % ring
-  own_bias = jnp.where(age_R[None] <= age_B[:, None], 0.0, qwen.MASKED)
-  bias = jnp.where(valid, 0.0, qwen.MASKED), own_bias
+  own_bias = jnp.where(age_R[None] <= age_B[:, None], 0.0, attention.MASKED)
+  bias = jnp.where(valid, 0.0, attention.MASKED), own_bias
   x_BD = params["embedding"][token].astype(config.dtype)
   all_keys, all_values = [], []
   for index, layer in enumerate(qwen.layer_list(params, config)):

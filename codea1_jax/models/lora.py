@@ -10,7 +10,6 @@ q_proj lie as (k, g, h), those of k_proj and v_proj as (k, h).
 """
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
@@ -183,8 +182,3 @@ def merge(
     new = (old.astype(jnp.float32) + delta).astype(weight.dtype)
     layers[leaf] = lax.dynamic_update_slice(weight, new, slot.start)
   return params | {"layers": layers}
-
-
-def num_values(adapters: Adapters) -> int:
-  """How many numbers are trained."""
-  return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(adapters))

@@ -1,0 +1,50 @@
+"""A trained policy as a directory that transformers, or PEFT, loads."""
+
+import pathlib
+
+from codea1_jax import adapters
+from codea1_jax.assembly import Run
+from codea1_jax.models import convert, lora, peft
+from codea1_jax.train_state import RunState
+
+
+def export_policy(
+  run: Run,
+  state: RunState,
+  role: str,
+  directory: str | pathlib.Path,
+  *,
+  only_adapter: bool = False,
+  dtype: str = "float32",
+) -> None:
+  """Writes one role's policy as it is in `state`.
+
+  Args:
+    run: an open run.
+    state: of that run, on its devices.
+    role: "code" or "test"; in self-play the one policy is "code".
+    directory: made if it does not exist.
+    only_adapter: a PEFT directory instead of merged weights.
+    dtype: of merged weights.
+
+  Raises:
+    ValueError: an adapter is asked for where none is trained.
+  """
+  player = {"code": run.code, "test": run.test}[role]
+  params = run.parallel.unreplicate(getattr(state, role).params)
+  config, base = player.policy.model_config, player.policy.directory
+  if player.frozen is None:
+    if only_adapter:
+      raise ValueError("config.lora.rank is 0: the run has no adapter")
+  else:
+    settings = adapters.settings(run.config)
+    if only_adapter:
+      peft.save_adapters(
+        directory, config, settings, params, base_model=str(base)
+      )
+      return
+    frozen = run.parallel.unreplicate(player.frozen)
+    params = lora.merge(frozen, config, params, settings)
+  convert.save_pretrained(
+    directory, config, params, dtype=dtype, tokenizer_from=base
+  )

@@ -1,0 +1,130 @@
+"""LoRA in a whole run: one base, two adapters, and what is written of them."""
+
+import importlib
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from codea1_jax import (
+  assembly,
+  checkpoint,
+  checks,
+  metrics,
+  policy_export,
+  trainer,
+)
+from codea1_jax.models import convert, lora, peft, qwen
+
+
+def small_config(**changes):
+  config = importlib.import_module("configs.tiny").get_config()
+  config.update_from_flattened_dict(
+    {
+      "code.model": "shipped:both_llm",
+      "test.model": "shipped:both_llm",
+      "lora.rank": 4,
+      "num_steps": 2,
+      "rollout.questions": 3,
+      "rollout.codes": 4,
+      "rollout.suites": 3,
+      "rollout.bucket": 64,
+      "evaluation.samples": 1,
+      "evaluation.targets": 1,
+      "evaluation.every": 100,
+      "checkpoint.every": 1,
+    }
+  )
+  config.update_from_flattened_dict(changes)
+  return config
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+  """A workdir after two steps on one device."""
+  workdir = tmp_path_factory.mktemp("lora")
+  load, make = assembly.problem_files.load_problems, assembly.updates
+  make_parallel = make.make_parallel
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      assembly.problem_files, "load_problems", lambda path: load(path)[:24]
+    )
+    patch.setattr(
+      make, "make_parallel", lambda kind: make_parallel(kind, jax.devices()[:1])
+    )
+    trainer.train(small_config(), workdir)
+    with assembly.open_run(small_config(), workdir) as run:
+      saved = checkpoint.Checkpoints(workdir, 2)
+      state = saved.restore(run.initial_state(), run.parallel)
+      saved.close()
+      yield workdir, run, state
+
+
+def test_both_learn_beside_one_base(trained):
+  workdir, run, state = trained
+  assert run.code.frozen is run.test.frozen is run.code.reference
+  rows = metrics.read_jsonl(workdir / "metrics.jsonl")
+  for role in ("code", "test"):
+    assert rows[0][f"{role}/kl"] == pytest.approx(0, abs=1e-6)
+    assert rows[1][f"{role}/kl"] > 0
+    assert rows[0][f"{role}/sampler_gap"] < 1e-4
+    assert rows[1][f"{role}/sampler_gap"] < 1e-4  # adapters act in both
+    assert np.asarray(getattr(state, role).params["q_proj"]["b"]).any()
+  a, b = (np.asarray(getattr(state, r).params["up_proj"]["b"])
+          for r in ("code", "test"))  # fmt: skip
+  assert not np.allclose(a, b)
+
+
+def test_a_checkpoint_holds_adapters_only(trained):
+  _, run, state = trained
+  settings = assembly.adapters.settings(run.config)
+  shapes = lora.adapter_shapes(run.code.policy.model_config, settings)
+  sizes = [part[kind] for part in shapes.values() for kind in ("a", "b")]
+  adapter = 4 * sum(map(math.prod, sizes))
+  base = sum(leaf.nbytes for leaf in jax.tree.leaves(run.code.frozen))
+  assert adapter < 0.1 * base
+  held = sum(leaf.nbytes for leaf in jax.tree.leaves((state.code, state.test)))
+  assert 6 * adapter <= held < 6 * adapter + 100  # two moments; counters
+
+
+def test_exports_compute_what_the_run_computes(trained, tmp_path):
+  _, run, state = trained
+  policy_export.export_policy(run, state, "test", tmp_path / "merged")
+  policy_export.export_policy(
+    run, state, "test", tmp_path / "adapter", only_adapter=True
+  )
+  config, merged = convert.load_pretrained(tmp_path / "merged")
+  _, adapters = peft.load_adapters(tmp_path / "adapter", config)
+  jax.tree.map(
+    lambda ours, theirs: np.testing.assert_array_equal(ours[0], theirs),
+    state.test.params,
+    adapters,
+  )
+  tokens, valid = jnp.arange(9)[None] * 7, jnp.ones((1, 9), bool)
+  full = run.parallel.unreplicate(run.test.full(state.test.params))
+  np.testing.assert_allclose(
+    qwen.hidden_states(merged, config, tokens, valid),
+    qwen.hidden_states(full, config, tokens, valid),
+    atol=1e-4,
+  )
+  start = small_config(**{"test.adapter": str(tmp_path / "adapter")})
+  again = assembly.adapters.start(start, "test", config)
+  np.testing.assert_array_equal(again["q_proj"]["b"], adapters["q_proj"]["b"])
+  start.lora.alpha = 7.0
+  with pytest.raises(ValueError, match=r"alpha is 32.0, but config.lora.alpha"):
+    assembly.adapters.start(start, "test", config)
+
+
+@pytest.mark.parametrize(
+  "changes, words",
+  [
+    ({"code.model": "shipped:code_llm"}, "must be the same base"),
+    ({"lora.rank": 0, "code.adapter": "somewhere"}, "code.adapter needs"),
+    ({"lora.rank": -1}, "lora.rank is -1"),
+  ],
+)
+def test_settings_that_do_not_go_together(changes, words):
+  with pytest.raises(ValueError, match=words):
+    checks.check_values(small_config(**changes))
