@@ -224,12 +224,14 @@ def _accumulate(loss_fn, params, batch, denominators):
   def add(total, micro_batch):
     return jax.tree.map(jnp.add, total, shares(micro_batch))
 
+  def skip(total, _):
+    return total
+
   def step(total, micro_batch):
     if batch.segments is None:
       return add(total, micro_batch), None
     # Packed rows come in few numbers, so that the last ones may be empty.
     filled = micro_batch.completion_mask.any()
-    skip = lambda total, _: total  # noqa: E731
     return jax.lax.cond(filled, add, skip, total, micro_batch), None
 
   first = jax.tree.map(lambda x: x[0], batch)

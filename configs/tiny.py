@@ -134,7 +134,7 @@ def get_config() -> config_dict.ConfigDict:
   grpo.micro_batch_size = 8  # rows of a pass on a device
   # Tokens of a row that an update packs whole sequences into (packing.py);
   # 0: a row is one sequence, padded. The numbers are the same; a row of e.g.
-  # 1024 tokens replaces several, so micro_batch_size should be smaller.
+  # 512 tokens replaces several, so micro_batch_size should be smaller.
   grpo.pack_length = 0
 
   sandbox = config.sandbox = config_dict.ConfigDict()

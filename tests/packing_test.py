@@ -288,6 +288,14 @@ def test_states_are_those_of_each_sequence_alone(
   assert sequences == ROWS - 2
 
 
+def test_positions_begin_anew_in_each_segment():
+  """Rotary attention sees differences only: states would not tell."""
+  segments = np.array([[1, 1, 1, 2, 2, 0, 0], [1, 2, 2, 2, 2, 2, 3]])
+  positions = qwen._positions(segments > 0, segments)
+  np.testing.assert_array_equal(positions[0, :5], [0, 1, 2, 0, 1])
+  np.testing.assert_array_equal(positions[1], [0, 0, 1, 2, 3, 4, 0])
+
+
 @functools.cache
 def _forward():
   return jax.jit(qwen.hidden_states, static_argnums=1)
