@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from codea1_jax import grpo, losses, packing, train_state, update
-from codea1_jax.models import qwen
+from codea1_jax.models import attention, qwen
 
 CONFIG = qwen.QwenConfig(
   vocab_size=37,
@@ -264,7 +264,7 @@ def test_a_sequence_without_prompt_is_refused():
 def test_states_are_those_of_each_sequence_alone(
   params, scan, remat, block, monkeypatch
 ):
-  monkeypatch.setattr(qwen, "_QUERY_BLOCK", block)
+  monkeypatch.setattr(attention, "_QUERY_BLOCK", block)
   config = dataclasses.replace(CONFIG, scan_layers=scan, remat=remat)
   batch = _batch()
   packed = pack(batch, rows_multiple=4)

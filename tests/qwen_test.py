@@ -91,8 +91,8 @@ def test_attention_in_blocks_is_attention(monkeypatch, kept_length):
     return jnp.where(valid[..., None], mixed * weight, 0.0).sum()
 
   want = jax.jit(jax.value_and_grad(loss))((q, k, v))
-  monkeypatch.setattr(qwen, "_QUERY_BLOCK", 4)
-  monkeypatch.setattr(qwen, "_KEPT_LENGTH", kept_length)
+  monkeypatch.setattr(attention, "_QUERY_BLOCK", 4)
+  monkeypatch.setattr(attention, "_KEPT_LENGTH", kept_length)
   got = jax.jit(jax.value_and_grad(lambda args: loss(args)))((q, k, v))
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), got, want
