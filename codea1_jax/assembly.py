@@ -77,6 +77,10 @@ def _build(config, workdir, stack) -> Run:
     problem_files.load_problems(resolve(path, ".jsonl"))
     for path in (config.train_problems, config.heldout_problems)
   )
+  if config.max_train_problems:
+    problems = problem_files.subset(
+      problems, config.max_train_problems, config.seed
+    )
   checks.check_problems(config, problems, heldout)
   policies = _load_policies(config)
   pool = stack.enter_context(open_pool(config.sandbox))

@@ -24,6 +24,7 @@ _MANY = 10**9
 _RANGES = (
   ("seed", 0, 2**32 - 1),
   ("num_steps", 1, _MANY),
+  ("max_train_problems", 0, _MANY),
   *(
     (f"{role}.{field}", low, high)
     for role in ("code", "test")

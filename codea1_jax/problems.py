@@ -13,6 +13,7 @@ from codea1_jax import parsing
 from codea1_jax.types import Problem, TestCase
 
 _REQUIRED = ("id", "question", "signature", "entry_point", "ground_truth")
+_SUBSET = 0x5B5E7  # apart from the epochs of the same seed
 _OPTIONAL = ("golden_tests", "faulty_programs", "family")
 
 
@@ -62,6 +63,17 @@ def save_problems(
     fields["golden_tests"] = [test.source for test in problem.golden_tests]
     lines.append(json.dumps(fields) + "\n")
   pathlib.Path(path).write_text("".join(lines), encoding="utf-8")
+
+
+def subset(
+  problems: Sequence[Problem], size: int, seed: int
+) -> tuple[Problem, ...]:
+  """`size` of the problems in their order, all where there are fewer.
+
+  A larger subset of the same seed holds the smaller one.
+  """
+  order = np.random.default_rng((seed, _SUBSET)).permutation(len(problems))
+  return tuple(problems[place] for place in sorted(order[:size]))
 
 
 def batch(

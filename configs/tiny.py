@@ -39,6 +39,7 @@ def get_config() -> config_dict.ConfigDict:
   config.num_steps = 80
   config.parallel = "pmap"
   config.train_problems = "shipped:train"  # or a problem file (JSONL)
+  config.max_train_problems = 0  # above 0: so many of them, drawn by the seed
   config.heldout_problems = "shipped:heldout"
 
   # The Code LLM takes the smaller steps: it then leaves faulty codes for the

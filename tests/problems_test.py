@@ -168,3 +168,12 @@ def test_impossible_batches_are_refused():
   for step, seed in ((-1, 0), (0, -1)):
     with pytest.raises(ValueError, match="must not be negative"):
       problems.batch(many(3), step, 1, seed)
+
+
+def test_a_subset_grows_keeps_the_order_and_depends_on_the_seed():
+  numbers = tuple(range(50))
+  small, large = (problems.subset(numbers, n, 3) for n in (7, 20))
+  assert len(small) == 7 and set(small) < set(large)
+  assert list(large) == sorted(large)
+  assert problems.subset(numbers, 7, 4) != small
+  assert problems.subset(numbers, 99, 3) == numbers
