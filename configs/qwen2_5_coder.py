@@ -4,7 +4,8 @@
     --workdir=runs/coder --config.train_problems=PROBLEMS.jsonl \
     --config.heldout_problems=HELDOUT.jsonl
 
-  python -m experiments.train --config=configs/qwen2_5_coder.py:0.5b,local \
+  python -m experiments.train \
+    --config=configs/qwen2_5_coder.py:0.5b,lora,runlocal \
     --workdir=runs/real --config.code.model=DIR --config.test.model=DIR
 
 The paper's 3 epochs of 9,688 questions are 113 steps of 256; without problem
@@ -13,7 +14,9 @@ Every device holds both policies whole, each with 16 bytes a parameter (itself,
 the reference, two moments), 4 more for gradients in an update, and on the first
 device 4 for the loaded copy. 7b asks for more than one accelerator has.
 
-`local` shrinks a step until two CPU cores and 24 GB can take it: a look at
+`lora` trains adapters of rank 32 beside one base, which is the reference too:
+one base a device instead of four copies and moments of their size.
+`runlocal` shrinks a step until two CPU cores and 24 GB can take it: a look at
 real policies, no training worth the name.
 """
 
@@ -52,7 +55,16 @@ def _paper(config: config_dict.ConfigDict) -> None:
   config.checkpoint.every = 10
 
 
-def _local(config: config_dict.ConfigDict) -> None:
+def _lora(config: config_dict.ConfigDict) -> None:
+  """Adapters; they take steps that would wreck whole weights."""
+  config.lora.rank = 32
+  config.lora.alpha = 64.0
+  for role in ("code", "test"):
+    config[role].optimizer.learning_rate = 1e-5
+    config[role].optimizer.weight_decay = 0.0
+
+
+def _run_local(config: config_dict.ConfigDict) -> None:
   """A step of minutes on two cores."""
   config.num_steps = 2
   config.compute.param_dtype = "bfloat16"  # too coarse for steps of 1e-6
@@ -73,18 +85,21 @@ def _local(config: config_dict.ConfigDict) -> None:
 
 
 def get_config(arg: str = "1.5b") -> config_dict.ConfigDict:
-  """`arg` is a size, with ",local" behind it for a CPU."""
+  """`arg` is a size, with ",lora" or ",runlocal" or both behind it."""
   size, *more = arg.split(",")
-  if size not in _SIZES or more not in ([], ["local"]):
+  known = ([], ["lora"], ["runlocal"], ["lora", "runlocal"])
+  if size not in _SIZES or more not in known:
     raise ValueError(
-      f"configs/qwen2_5_coder.py:{arg}, expected SIZE or SIZE,local with a"
+      f"configs/qwen2_5_coder.py:{arg}, expected SIZE[,lora][,runlocal] with a"
       f" size of {', '.join(_SIZES)}"
     )
   config = tiny.get_config()
   model = f"hub:Qwen/Qwen2.5-Coder-{size.upper()}-Instruct"
   config.code.model = config.test.model = config.self_play_model = model
   _paper(config)
-  if more:
-    _local(config)
+  if "lora" in more:
+    _lora(config)
+  if "runlocal" in more:
+    _run_local(config)
   config.lock()
   return config

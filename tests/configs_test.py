@@ -6,7 +6,8 @@ from codea1_jax import assembly, checks, optimizer
 from configs import ablations, qwen2_5_coder, tiny
 
 SIZES = ("0.5b", "1.5b", "3b", "7b")
-CODERS = [f"{size}{end}" for size in SIZES for end in ("", ",local")]
+ENDS = ("", ",lora", ",runlocal", ",lora,runlocal")
+CODERS = [f"{size}{end}" for size in SIZES for end in ENDS]
 
 
 def check(config):
@@ -53,7 +54,9 @@ def test_the_papers_run():
   assert config.test.max_prompt_tokens == 8192
 
 
-@pytest.mark.parametrize("arg", ["2b", "7b,remote", "", "7b,local,local"])
+@pytest.mark.parametrize(
+  "arg", ["2b", "7b,remote", "", "7b,runlocal,lora", "7b,local"]
+)
 def test_an_unknown_argument_is_named(arg):
   with pytest.raises(ValueError, match=f"qwen2_5_coder.py:{arg}, expected"):
     qwen2_5_coder.get_config(arg)
