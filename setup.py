@@ -42,7 +42,7 @@ setup(
       "pytest-xdist>=3.6",
       "ruff>=0.11",
     ],
-    "parity": ["torch>=2.6"],
+    "parity": ["peft>=0.17", "torch>=2.6"],
     "hub": ["huggingface-hub>=1.0", "pyarrow>=17"],
     "tensorboard": ["tensorboardX>=2.6"],
     "cuda12": ["jax[cuda12]>=0.10"],
