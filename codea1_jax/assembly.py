@@ -26,6 +26,22 @@ from codea1_jax.types import Problem
 from codea1_jax.update import Parallel
 
 _SHIPPED = "shipped:"
+# Whose parameters a method trains; self-play's one policy is the coder's.
+TRAINED = {
+  "code_a1": ("code", "test"),
+  "golden_tests": ("code",),
+  "self_play": ("code",),
+  "sft": ("test",),
+}
+
+
+# Whose samples get rewards and advantages.
+_REWARDED = {
+  "code_a1": ("code", "test"),
+  "golden_tests": ("code",),
+  "self_play": ("code", "test"),
+  "sft": (),
+}
 
 
 class InputError(ValueError):
@@ -73,29 +89,19 @@ def open_run(config: Any, workdir: str | pathlib.Path) -> Iterator[Run]:
 def _build(config, workdir, stack) -> Run:
   checks.check_values(config)
   resume = checks.holds_this_run(workdir, config)
-  problems, heldout = (
-    problem_files.load_problems(resolve(path, ".jsonl"))
-    for path in (config.train_problems, config.heldout_problems)
-  )
-  if config.max_train_problems:
-    problems = problem_files.subset(
-      problems, config.max_train_problems, config.seed
-    )
-  checks.check_problems(config, problems, heldout)
+  problems, heldout = _load_problem_sets(config)
   policies = _load_policies(config)
   pool = stack.enter_context(open_pool(config.sandbox))
   checks.check_ground_truths((*problems, *heldout), pool)
   parallel = updates.make_parallel(config.parallel)
   players, make_states, evaluators = {}, {}, {}
-  frozen = None
-  if config.lora.rank:
-    frozen = parallel.replicate(policies["code"][1])
+  frozen, references = _still_parameters(config, policies, parallel)
   for role, (policy, params) in policies.items():
     trained = params
     if config.lora.rank:
       trained = adapters.start(config, role, policy.model_config)
     players[role], make_states[role] = _make_player(
-      config, role, policy, trained, frozen, parallel
+      config, role, policy, trained, frozen, references[role], parallel
     )
     evaluators |= _make_evaluators(config, role, policy, parallel)
 
@@ -121,6 +127,20 @@ def _build(config, workdir, stack) -> Run:
     initial_state,
     resume,
   )
+
+
+def _load_problem_sets(config):
+  """The training problems that the run may use, and the held-out ones."""
+  problems, heldout = (
+    problem_files.load_problems(resolve(path, ".jsonl"))
+    for path in (config.train_problems, config.heldout_problems)
+  )
+  if config.max_train_problems:
+    problems = problem_files.subset(
+      problems, config.max_train_problems, config.seed
+    )
+  checks.check_problems(config, problems, heldout)
+  return problems, heldout
 
 
 def _load_policies(config) -> dict[str, tuple[rollout.Policy, Any]]:
@@ -212,33 +232,52 @@ def _loss_config(config: Any, role: str) -> losses.GrpoLossConfig:
   )
 
 
-def _make_player(config, role, policy, params, frozen, parallel):
-  """One role's compiled functions, and what makes its state on the devices.
+def _still_parameters(config, policies, parallel):
+  """What is held on the devices and never changes, each copy once.
 
-  `params` are those that are trained, `frozen` those that adapters stand
-  beside: then these are the reference too.
+  Returns:
+    The base that adapters stand beside, or None; and for each role the
+    reference of its KL term, or None: the base, or the policy as loaded.
   """
-  settings, grpo = config[role], config.grpo
+  frozen = None
+  if config.lora.rank:
+    frozen = parallel.replicate(policies["code"][1])
+  references, copies = dict.fromkeys(policies), {}
+  for role in _REWARDED[config.method]:
+    if not _loss_config(config, role).needs_reference:
+      continue
+    params = policies[role][1]
+    if frozen is None and id(params) not in copies:  # self-play's are one
+      copies[id(params)] = parallel.replicate(params)
+    references[role] = copies.get(id(params), frozen)
+  return frozen, references
+
+
+def _make_optimizer(config, role):
+  """The optimizer of one role, and its learning rate by update."""
   updates_a_step = _updates_a_step(config, role)
   if config.method == "self_play":  # both roles' rows update one policy
     updates_a_step = sum(_updates_a_step(config, r) for r in ("code", "test"))
   arguments = dict(
-    settings.optimizer, total_steps=config.num_steps * updates_a_step
+    config[role].optimizer, total_steps=config.num_steps * updates_a_step
   )
-  optimizer = optimizers.make_optimizer(**arguments)
   schedule = {
     k: arguments[k]
     for k in ("learning_rate", "warmup_steps", "total_steps", "schedule")
   }
+  optimizer = optimizers.make_optimizer(**arguments)
+  return optimizer, optimizers.make_schedule(**schedule)
+
+
+def _make_player(config, role, policy, params, frozen, reference, parallel):
+  """One role's compiled functions, and what makes its state on the devices of
+  the parameters that are trained."""
+  settings, grpo = config[role], config.grpo
+  optimizer, learning_rate = _make_optimizer(config, role)
   samples = config.rollout.codes if role == "code" else config.rollout.suites
   cut = {"micro_batch_size": grpo.micro_batch_size}
   bind = adapters.binder(config) if frozen is not None else None
-  loss_config = _loss_config(config, role)
-  needs_reference = loss_config.needs_reference and config.method != "sft"
-  reference = frozen if needs_reference else None
-  if needs_reference and frozen is None:
-    reference = parallel.replicate(params)
-  loss = losses.grpo_loss(loss_config, policy.model_config)
+  loss = losses.grpo_loss(_loss_config(config, role), policy.model_config)
   if config.method == "sft":
     loss = losses.sft_loss(policy.model_config)
   player = Player(
@@ -254,7 +293,7 @@ def _make_player(config, role, policy, params, frozen, parallel):
       **cut,
     ),
     update=updates.make_update(loss, optimizer, parallel, bind=bind, **cut),
-    learning_rate=optimizers.make_schedule(**schedule),
+    learning_rate=learning_rate,
     reference=reference,
     frozen=frozen,
     bind=bind,

@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from codea1_jax.rewards import COMPOSITE_DIFFICULTY, COMPOSITE_VALIDITY
 from codea1_jax.types import TestCase
 
-FAILED_QUALITY = 1.0  # of a test that a code failed
-ACCEPTED_QUALITY = 0.6  # of a test that is only known to be valid
+# Preset `composite`'s scores of a test that a code failed, and of one that is
+# only known to be valid; other presets take none of these.
+FAILED_QUALITY = COMPOSITE_VALIDITY + COMPOSITE_DIFFICULTY
+ACCEPTED_QUALITY = COMPOSITE_VALIDITY
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

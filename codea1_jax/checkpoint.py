@@ -76,19 +76,26 @@ class Checkpoints:
     self._manager.close()
 
 
+def require(workdir: str | pathlib.Path) -> pathlib.Path:
+  """The directory of a run's checkpoints.
+
+  Raises:
+    FileNotFoundError: there is no checkpoint in it.
+  """
+  directory = (pathlib.Path(workdir) / "checkpoints").absolute()
+  if not any(path.name.isdigit() for path in directory.glob("*")):
+    raise FileNotFoundError(f"no checkpoint below {directory}")
+  return directory
+
+
 def read_book(workdir: str | pathlib.Path) -> MistakeBook:
   """The book of a run's newest checkpoint; no policy is read.
 
   Raises:
     FileNotFoundError: there is none.
   """
-  directory = (pathlib.Path(workdir) / "checkpoints").absolute()
-  if not directory.is_dir():
-    raise FileNotFoundError(f"no checkpoint below {directory}")
-  with ocp.CheckpointManager(directory) as manager:
+  with ocp.CheckpointManager(require(workdir)) as manager:
     step = manager.latest_step()
-    if step is None:
-      raise FileNotFoundError(f"no checkpoint below {directory}")
     restored = manager.restore(
       step, args=ocp.args.Composite(game=ocp.args.JsonRestore())
     )

@@ -14,6 +14,7 @@ from codea1_jax import (
   rewards,
 )
 from codea1_jax.mistake_book import SAMPLERS
+from codea1_jax.models import lora
 from codea1_jax.models.config import REMAT
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem, Status
@@ -65,6 +66,10 @@ _RANGES = (
   ("grpo.dual_clip", 1, _MANY),
   ("grpo.kl_coef", 0, _MANY),
   ("grpo.importance_cap", 0, _MANY),
+  ("grpo.entropy_coef", -100, 100),
+  ("sandbox.call_cpu_s", 0.001, _MANY),
+  ("sandbox.load_cpu_s", 0.001, _MANY),
+  ("sandbox.memory_mb", 16, _MANY),
   ("grpo.epochs", 1, _MANY),
   ("grpo.micro_batch_size", 1, _MANY),
   ("grpo.pack_length", 0, _MANY),
@@ -119,6 +124,9 @@ def check_values(config: Any) -> None:
       f" [1, rollout.codes = {config.rollout.codes}]"
     )
   _check_combinations(config)
+  if config.lora.rank:
+    fields = config.lora
+    lora.LoraConfig(fields.rank, fields.alpha, tuple(fields.targets))
 
 
 def _check_combinations(config: Any) -> None:
@@ -154,6 +162,24 @@ def _check_combinations(config: Any) -> None:
     (
       selection.refill and config.method == "golden_tests",
       "selection.refill is not there for method golden_tests",
+    ),
+    (
+      selection.drop_zero_variance and config.method == "sft",
+      "selection.drop_zero_variance needs groups: method sft has none",
+    ),
+    (
+      config.curriculum.enabled and config.method == "sft",
+      "curriculum needs pass rates: method sft runs no codes",
+    ),
+    (
+      config.quality.enabled and config.method in ("golden_tests", "sft"),
+      f"quality filters written tests: method {config.method} has none",
+    ),
+    (
+      config.quality.enabled
+      and "stale" in config.quality.rules
+      and not book.enabled,
+      "quality.rules: stale needs book.enabled, which counts",
     ),
   ):
     if wrong:

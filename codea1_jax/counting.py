@@ -79,7 +79,12 @@ def _book_event(question_id: str, code: CodeOutcome, preset: str) -> BookEvent:
   """One valid code's event: a test counts once, however many suites have it."""
   replayed = list(zip(code.replayed, code.replayed_verdicts))
   suites = [suite for suite in code.suites if not suite.masked]
-  failed = tuple(dict.fromkeys(t for s in suites for t in s.failed_tests))
+  # A stale test that breaks a code again ends its streak, and is a mistake.
+  failed = tuple(
+    dict.fromkeys(
+      t for s in suites for t in (*s.failed_tests, *s.failed_stale_tests)
+    )
+  )
   passed = tuple(dict.fromkeys(t for s in suites for t in s.passed_tests))
   takes_passed = enters_book(preset, np.array(False))
   return BookEvent(

@@ -29,6 +29,7 @@ from codea1_jax.types import ParsedCode, Problem
 # A seed is (run's seed, step, one of these).
 CODE, TEST = 0, 1
 _SEEDS = 2**32  # more than there are seeds of runs
+_ROUND_SIZES = 4  # of rounds that refill: each is compiled by itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,16 +74,8 @@ def play(
     tester: the policy that writes the suites; the same one in self-play.
     clock: gets the stages' times.
   """
-  config, missing, rounds = run.config, run.config.rollout.questions, []
-  state_after = state
-  while missing and len(rounds) <= config.selection.refill:
-    played = _play_round(
-      run, state_after, coder, tester, len(rounds), missing, clock
-    )
-    state_after = state_after.replace(book=played.judgement.book)
-    rounds.append(played)
-    joined = _join(rounds)
-    missing = _missing_questions(config, joined)
+  config = run.config
+  joined = _join(_play_rounds(run, state, coder, tester, clock))
   code_batch, code_numbers = groups.prepare(
     config, run.code, coder, _code_groups(joined)
   )
@@ -90,13 +83,13 @@ def play(
     config, run.test, tester, _test_groups(joined)
   )
   clock.lap("score")
-  reward = joined.judgement.reward
+  counts = joined.judgement.counts
   numbers = {
     **prefixed("code", code_numbers),
     **prefixed("test", test_numbers),
     "code/prompt_cut_share": joined.code_samples.prompt_cut_share,
     "test/prompt_cut_share": joined.suite_samples.prompt_cut_share,
-    "rollout/rounds": len(rounds),
+    "rollout/questions": len(joined.problems),
     **_game_metrics(joined.judgement, state.book),
   }
   if config.evaluation.train_pass_rate:
@@ -108,18 +101,39 @@ def play(
     joined.suite_samples,
     joined.judgement,
   )
-  observed = observe(run, state, joined.problems, reward.code, reward.code_mask)
+  observed = observe(run, state, joined.problems, *_pass_shares(counts))
   return Game(
-    code_batch, test_batch, state_after.book, observed, numbers, rollouts
+    code_batch,
+    test_batch,
+    joined.judgement.book,
+    observed,
+    numbers,
+    rollouts,
   )
 
 
-def _play_round(
-  run, state, coder, tester, number: int, questions: int, clock
-) -> Round:
+def _play_rounds(
+  run: Run, state: RunState, coder, tester, clock
+) -> list[Round]:
+  """One round, and further ones while groups are missing that teach."""
+  rounds: list[Round] = []
+  missing = run.config.rollout.questions
+  while missing and len(rounds) <= run.config.selection.refill:
+    played = [problem for r in rounds for problem in r.problems]
+    batch = draw_problems(run, state, missing, len(rounds), played)
+    if not batch:  # all problems have been played
+      break
+    rounds.append(
+      _play_round(run, state, coder, tester, len(rounds), batch, clock)
+    )
+    state = state.replace(book=rounds[-1].judgement.book)
+    missing = _missing_questions(run.config, _join(rounds))
+  return rounds
+
+
+def _play_round(run, state, coder, tester, number: int, batch, clock) -> Round:
   """One round of a step: texts, then what they are worth."""
   seed = (run.config.seed, state.step, *([number] if number else []))
-  batch = draw_problems(run, state, questions, number)
   code_samples, codes = sample_codes(run, coder, batch, seed)
   suite_samples, suites = sample_suites(run, tester, batch, codes, seed)
   clock.lap("rollout")
@@ -152,7 +166,9 @@ def _missing_questions(config: Any, played: Round) -> int:
   questions = config.rollout.questions
   codes = questions - _code_groups(played).informative.sum()
   suites = questions * chosen - _test_groups(played).informative.sum()
-  return int(max(codes, -(-suites // chosen), 0))
+  missing = int(max(codes, -(-suites // chosen), 0))
+  size = -(-questions // _ROUND_SIZES)
+  return min(-(-missing // size) * size, questions)
 
 
 def _code_groups(played: Round) -> groups.Groups:
@@ -175,17 +191,27 @@ def _test_groups(played: Round) -> groups.Groups:
 
 
 def draw_problems(
-  run: Run, state: RunState, questions: int, number: int = 0
+  run: Run,
+  state: RunState,
+  questions: int,
+  number: int = 0,
+  played: Sequence[Problem] = (),
 ) -> tuple[Problem, ...]:
-  """The questions of a step's round: a function of seed, step and, under a
-  curriculum, of the pass rates."""
-  config = run.config
+  """The questions of a step's round: a function of seed, step, what earlier
+  rounds played (not again) and, under a curriculum, of the pass rates."""
+  config, candidates = run.config, run.problems
+  if played:
+    known = {problem.id for problem in played}
+    candidates = tuple(p for p in candidates if p.id not in known)
+    questions = min(questions, len(candidates))
+    if not candidates:
+      return ()
   # Rounds beyond the first have a sequence of their own.
   seed, step = config.seed + number * _SEEDS, state.step
   if not config.curriculum.enabled:
-    return problems.batch(run.problems, step, questions, seed)
+    return problems.batch(candidates, step, questions, seed)
   return curriculum.draw(
-    run.problems,
+    candidates,
     step,
     questions,
     seed,
@@ -193,6 +219,15 @@ def draw_problems(
     strength=config.curriculum.strength,
     end_step=config.curriculum.end_step,
   )
+
+
+def _pass_shares(counts) -> tuple[np.ndarray, np.ndarray]:
+  """Share of valid tests [Q, M] that each code passes, and where it has any."""
+  kept = ~counts.masked
+  valid = (counts.num_valid * kept).sum(-1)
+  passed = (counts.num_passed * kept).sum(-1)
+  shares = np.where(counts.code_valid, passed / np.maximum(valid, 1), 0.0)
+  return shares, valid > 0
 
 
 def observe(

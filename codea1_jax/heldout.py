@@ -6,7 +6,14 @@ Letters: P problems, n codes a problem.
 import time
 from collections.abc import Sequence
 
-from codea1_jax import collaboration, evaluation, game, parsing, prompts
+from codea1_jax import (
+  collaboration,
+  evaluation,
+  game,
+  judging,
+  parsing,
+  prompts,
+)
 from codea1_jax.assembly import Run
 from codea1_jax.train_state import PolicyState, RunState
 from codea1_jax.types import Completion
@@ -64,10 +71,8 @@ def _choose(
   run: Run, writer: PolicyState, completions: Sequence[Sequence[Completion]]
 ) -> list[int]:
   """Of each problem's n codes the one that the Test LLM's suites favour."""
-  codes = [
-    [parsing.extract_code(c.text, problem.entry_point) for c in row]
-    for problem, row in zip(run.heldout, completions)
-  ]
+  texts = [[c.text for c in row] for row in completions]
+  codes = judging.parse_codes(run.heldout, texts)
   targets = [
     (problem, code.source)
     for problem, row in zip(run.heldout, codes)

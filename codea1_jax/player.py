@@ -225,8 +225,10 @@ class Player:
       for start in range(0, rows, self.minibatch_size):
         part = order[start : start + self.minibatch_size]
         minibatch = jax.tree.map(lambda leaf: leaf[part], batch)  # noqa: B023
+        if not minibatch.completion_mask.any():  # momentum alone is no lesson
+          continue
         minibatch = self._packed(minibatch)
-        fill = {"packing/fill": float(minibatch.valid.mean())}
+        fill = {"update/fill": float(minibatch.valid.mean())}
         state, metrics = self.update(state, minibatch, self.frozen)
         history.append(metrics | fill)
     means = {k: float(np.mean([m[k] for m in history])) for k in history[0]}

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from codea1_jax import adapters
+from codea1_jax import adapters, assembly
 from codea1_jax.assembly import Run
 from codea1_jax.models import convert, lora, peft
 from codea1_jax.train_state import RunState
@@ -17,19 +17,24 @@ def export_policy(
   only_adapter: bool = False,
   dtype: str = "float32",
 ) -> None:
-  """Writes one role's policy as it is in `state`.
+  """Writes one role's trained policy as it is in `state`.
 
   Args:
     run: an open run.
     state: of that run, on its devices.
-    role: "code" or "test"; in self-play the one policy is "code".
+    role: "code" or "test"; the one policy of self-play is "code".
     directory: made if it does not exist.
     only_adapter: a PEFT directory instead of merged weights.
     dtype: of merged weights.
 
   Raises:
-    ValueError: an adapter is asked for where none is trained.
+    ValueError: the run's method does not train this role, or no adapter.
   """
+  trained = assembly.TRAINED[run.config.method]
+  if role not in trained:
+    raise ValueError(
+      f"method {run.config.method} trains {' and '.join(trained)}, not {role}"
+    )
   player = {"code": run.code, "test": run.test}[role]
   params = run.parallel.unreplicate(getattr(state, role).params)
   config, base = player.policy.model_config, player.policy.directory
@@ -40,7 +45,11 @@ def export_policy(
     settings = adapters.settings(run.config)
     if only_adapter:
       peft.save_adapters(
-        directory, config, settings, params, base_model=str(base)
+        directory,
+        config,
+        settings,
+        params,
+        base_model=run.config[role].model.removeprefix("hub:"),
       )
       return
     frozen = run.parallel.unreplicate(player.frozen)

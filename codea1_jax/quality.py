@@ -33,14 +33,15 @@ def rejected(
     input: arguments are bound to the ground truth's parameters, defaults that
     are literals are filled in, and sets and dicts have no order. 1, 1.0 and
     True are three inputs.
-  stale: every code has passed the call for at least `patience` steps.
+  stale: every code has passed the call in at least `patience` steps in a row
+    that ran it; steps without the question or the call do not count.
 
   Args:
     rules: of `RULES`, in the order in which they are asked.
     ground_truth: the program whose signature binds arguments.
     entry_point: the function that the tests call.
     tests: in order; expected values should be the ground truth's.
-    streak: a test's call -> steps since a code failed it.
+    streak: a test's call -> steps in a row that ran it and no code failed.
     patience: steps, for `stale`.
 
   Returns:

@@ -131,10 +131,10 @@ def difference(ours: ReplayedStep, theirs: ReplayedStep) -> dict[str, float]:
   books = [_book_tests(judgement) for judgement in (left, right)]
   return {
     "step": ours.step,
-    "code reward": float(left.reward.code.mean()),
-    "code reward, other": float(right.reward.code.mean()),
-    "test reward": float(left.reward.test.mean()),
-    "test reward, other": float(right.reward.test.mean()),
+    "code reward": _mean(left.reward.code, left.reward.code_mask),
+    "code reward, other": _mean(right.reward.code, right.reward.code_mask),
+    "test reward": _mean(left.reward.test, left.reward.test_mask),
+    "test reward, other": _mean(right.reward.test, right.reward.test_mask),
     **_compare("code", ours.code_advantages, theirs.code_advantages),
     **_compare("test", ours.test_advantages, theirs.test_advantages),
     "selected elsewhere": _selected_elsewhere(left.selected, right.selected),
@@ -142,6 +142,10 @@ def difference(ours: ReplayedStep, theirs: ReplayedStep) -> dict[str, float]:
     "book, other": len(books[1]),
     "book, common": len(books[0] & books[1]),
   }
+
+
+def _mean(reward: np.ndarray, mask: np.ndarray) -> float:
+  return float(reward[mask].mean()) if mask.any() else np.nan
 
 
 def _compare(role: str, ours: np.ndarray, theirs: np.ndarray):

@@ -10,8 +10,8 @@ import numpy as np
 
 PRESETS = ("paper", "corrected", "composite")
 
-_COMPOSITE_VALIDITY = 0.6
-_COMPOSITE_DIFFICULTY = 0.4
+COMPOSITE_VALIDITY = 0.6
+COMPOSITE_DIFFICULTY = 0.4
 _COMPOSITE_INVALID_TEST = -0.5
 _COMPOSITE_INVALID_CODE = -1.0
 _COMPOSITE_BOOK_QUALITY = 0.5
@@ -124,7 +124,7 @@ def enters_book(preset: str, failed: np.ndarray) -> np.ndarray:
   failed = np.asarray(failed, bool)
   if preset != "composite":
     return failed
-  quality = _COMPOSITE_VALIDITY + _COMPOSITE_DIFFICULTY * failed
+  quality = COMPOSITE_VALIDITY + COMPOSITE_DIFFICULTY * failed
   return quality > _COMPOSITE_BOOK_QUALITY
 
 
@@ -169,8 +169,8 @@ def _adversarial(
 def _composite_test(counts: SuiteCounts, tests_per_suite: int) -> np.ndarray:
   """The composite score of a suite [Q, M, N], see `compute`."""
   score = (
-    _COMPOSITE_VALIDITY * counts.num_valid
-    + _COMPOSITE_DIFFICULTY * counts.num_failed
+    COMPOSITE_VALIDITY * counts.num_valid
+    + COMPOSITE_DIFFICULTY * counts.num_failed
     + _COMPOSITE_INVALID_TEST * counts.num_invalid
   )
   return np.clip(score / tests_per_suite, _COMPOSITE_INVALID_TEST, 1.0)

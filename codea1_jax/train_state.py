@@ -44,7 +44,7 @@ class UpdateBatch:
   completion_mask: Array  # [B, T], 1 at tokens that are trained on
   advantages: Array | None = None  # [B] float32; packed [B, T]
   behavior_log_probs: Array | None = None  # [B, T] float32
-  ref_log_probs: Array | None = None  # [B, T] float32; None if kl_coef is 0
+  ref_log_probs: Array | None = None  # [B, T] float32; None without a KL term
   importance_weights: Array | None = None  # [B, T] float32; None for all ones
   # Packed rows only: the sequence of each token, 1.. within a row, 0 at
   # padding; the place in the row of the state that predicts each completion

@@ -39,32 +39,43 @@ class SuiteOutcome:
   tests: tuple[TestCase, ...]  # as parsed, with the predicted answers
   oracle: tuple[Verdict, ...]  # of the ground truth
   correct: tuple[bool, ...]  # the prediction is the ground truth's value
-  verdicts: tuple[Verdict | None, ...]  # of the code; None: not a valid test
+  verdicts: tuple[Verdict | None, ...]  # of the code; None: it did not run
   num_invalid: int
   nonprintable: float = 0.0
-  num_rejected: int = 0  # of num_invalid: by a rule of quality.py
+  rejected: tuple[str, ...] = ()  # the rule of quality.py, or ""; (): no rules
 
   @property
   def valid_tests(self) -> tuple[TestCase, ...]:
     """The distinct accepted tests, with the ground truth's value."""
-    return tuple(
-      TestCase(test.call, oracle.value)
-      for test, oracle, verdict in zip(self.tests, self.oracle, self.verdicts)
-      if verdict is not None
-    )
+    return tuple(test for test, _ in self._judged(""))
 
   @property
   def failed_tests(self) -> tuple[TestCase, ...]:
-    return self._tests_where(passed=False)
+    return tuple(test for test, v in self._judged("") if not v.passed)
 
   @property
   def passed_tests(self) -> tuple[TestCase, ...]:
-    return self._tests_where(passed=True)
+    return tuple(test for test, v in self._judged("") if v.passed)
 
-  def _tests_where(self, passed: bool) -> tuple[TestCase, ...]:
-    ran = [v for v in self.verdicts if v is not None]
-    judged = zip(self.valid_tests, ran)
-    return tuple(test for test, v in judged if v.passed == passed)
+  @property
+  def failed_stale_tests(self) -> tuple[TestCase, ...]:
+    """Rejected because every code passed them for long; this one does not."""
+    return tuple(test for test, v in self._judged("stale") if not v.passed)
+
+  @property
+  def num_rejected(self) -> int:
+    return sum(map(bool, self.rejected))
+
+  def _judged(self, rule: str) -> list[tuple[TestCase, Verdict]]:
+    """Tests with the ground truth's value, and verdicts; of one rule ("" for
+    the tests that no rule rejects)."""
+    rejected = self.rejected or ("",) * len(self.tests)
+    rows = zip(self.tests, self.oracle, self.verdicts, rejected)
+    return [
+      (TestCase(test.call, oracle.value), verdict)
+      for test, oracle, verdict, why in rows
+      if verdict is not None and why == rule
+    ]
 
   @property
   def masked(self) -> bool:
@@ -238,8 +249,8 @@ def _suite_outcome(
   suite, nonprintable, oracle, verdicts, load, reject
 ) -> SuiteOutcome:
   """Counts as ALGORITHM.md says: a wrong answer is valid input and invalid."""
-  seen, judged, correct = set(), [], []
-  num_invalid, num_rejected = suite.num_unparsed, 0
+  seen, judged, correct, rejected = set(), [], [], []
+  num_invalid = suite.num_unparsed
   answered = [
     TestCase(test.call, oracle[test.call].value or test.expected)
     for test in suite.tests
@@ -247,13 +258,12 @@ def _suite_outcome(
   for test, why_not in zip(suite.tests, reject(answered)):
     truth = oracle[test.call]
     accepted = truth.passed and test.call not in seen
-    num_rejected += bool(accepted and why_not)
-    accepted = accepted and not why_not
     right = truth.passed and same_value(test.expected, truth.value)
     seen.add(test.call)
     judged.append(verdicts.get(test.call, load) if accepted else None)
     correct.append(right)
-    num_invalid += not (accepted and right)
+    rejected.append(why_not if accepted else "")
+    num_invalid += not (accepted and right and not why_not)
   return SuiteOutcome(
     tests=suite.tests,
     oracle=tuple(oracle[t.call] for t in suite.tests),
@@ -261,7 +271,7 @@ def _suite_outcome(
     verdicts=tuple(judged),
     num_invalid=num_invalid,
     nonprintable=nonprintable,
-    num_rejected=num_rejected,
+    rejected=tuple(rejected),
   )
 
 

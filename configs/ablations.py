@@ -25,14 +25,17 @@ Baselines:
   sft                  Test LLM alone, imitates golden asserts of faulty codes
 Variants that the paper leaves open:
   composite            its simpler published reward
-  all_suites           every code's suites train, not the most varied ones
+  all_suites           every code's suites train, in one larger minibatch
   anonymized           the tester sees code without names and comments
   curriculum           easier problems first, by the pass rate seen so far
   quality              trivial, duplicate and stale tests are invalid
   refreshed            2 of 8 replayed tests come from the archive of resolved
   dropped              groups of equal rewards replaced, up to 2 rounds
-  dr_grpo              no division by the std, fixed horizon (2503.20783)
-  gspo                 one importance ratio a sequence (2507.18071)
+  dr_grpo              no division by the std, fixed horizon (2503.20783); as
+                       published, not a mean of sequences: clipping sets the
+                       gradient's size
+  two_epochs           two passes over a step's samples: ratios leave 1
+  gspo                 the same with one ratio a sequence (2507.18071)
   no_kl                no reference policy
 """
 
@@ -58,7 +61,7 @@ CHANGES = {
   },
   "sft": {"method": "sft"},
   "composite": {"rewards.preset": "composite"},
-  "all_suites": {"selection.kind": "all"},
+  "all_suites": {"selection.kind": "all", "test.minibatch_size": 288},
   "anonymized": {"prompts.anonymize_code": True},
   "curriculum": {"curriculum.enabled": True},
   "quality": {"quality.enabled": True},
@@ -68,7 +71,9 @@ CHANGES = {
     "grpo.norm_by_std": False,
     "grpo.aggregation": "seq_mean_token_sum_norm",
   },
+  "two_epochs": {"grpo.epochs": 2},
   "gspo": {
+    "grpo.epochs": 2,
     "grpo.ratio": "sequence",
     "grpo.clip_eps_low": 3e-4,
     "grpo.clip_eps_high": 4e-4,

@@ -52,6 +52,9 @@ def _paper(config: config_dict.ConfigDict) -> None:
   config.prompts.preset = "paper"
   config.grpo.micro_batch_size = 1
   config.evaluation.every = 10
+  config.evaluation.samples = 32
+  config.evaluation.temperature = 0.7
+  config.evaluation.top_p = 0.95
   config.checkpoint.every = 10
 
 

@@ -52,7 +52,7 @@ def get_config() -> config_dict.ConfigDict:
   # Above rank 0, adapters are trained beside one base that both policies and
   # the reference share: code.model and test.model must be one and the same.
   lora = config.lora = config_dict.ConfigDict()
-  lora.rank = 0
+  lora.rank = 0  # the reference of the KL term is the base alone
   lora.alpha = 32.0  # adapters add alpha / rank times their product
   lora.targets = (
     *("q_proj", "k_proj", "v_proj", "o_proj"),
@@ -87,17 +87,19 @@ def get_config() -> config_dict.ConfigDict:
   rewards.alpha = 0.5  # weight of validity in the test reward
 
   # Rules that make a test invalid (quality.py): the answer is an argument,
-  # another spelling of an earlier input, passed by every code for `patience`
-  # steps in a row.
+  # another spelling of an earlier input, passed by every code in the last
+  # `patience` steps that ran it (a question comes once an epoch).
   quality = config.quality = config_dict.ConfigDict()
   quality.enabled = False
   quality.rules = ("trivial", "duplicate", "stale")
-  quality.patience = 10
+  quality.patience = 2
 
   book = config.book = config_dict.ConfigDict()
   book.enabled = True
   book.replay = 8  # R: tests replayed to a question's codes
-  book.sampler = "frequency"  # or recent, quality
+  # Or recent, or quality: drawn in proportion to it, which under the presets
+  # paper and corrected is the same for all tests.
+  book.sampler = "frequency"
   book.refresh = 0  # of them: drawn from the archive of resolved tests
   book.max_archive = 0  # resolved tests kept a question
   book.max_per_question = 64

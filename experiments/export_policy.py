@@ -25,6 +25,7 @@ _DTYPE = flags.DEFINE_enum(
 
 def main(_):
   try:
+    checkpoint.require(_WORKDIR.value)  # or a new run would begin there
     with assembly.open_run(_CONFIG.value, _WORKDIR.value) as run:
       saved = checkpoint.Checkpoints(_WORKDIR.value, run.config.checkpoint.keep)
       state = saved.restore(run.initial_state(), run.parallel)

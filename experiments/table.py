@@ -2,7 +2,7 @@
 
   python -m experiments.table [--training] runs/code_a1_* runs/golden_tests_*
 
-A row is named after the work directory without its last _SEED. `--training`
+A row is named after the work directory without a _SEED at its end. `--training`
 adds what the training steps say: the coder's own reward beside the share of the
 same codes that pass all golden tests (`evaluation.train_pass_rate`), each the
 mean of the first and of the last ten steps, and the book's size after a third,
@@ -11,6 +11,7 @@ two thirds and all of the steps.
 
 import collections
 import pathlib
+import re
 from collections.abc import Sequence
 
 from absl import app, flags
@@ -52,7 +53,7 @@ def training_cells(runs: Sequence[Sequence[dict]]) -> list[str]:
     cells.append(" -> ".join(f"{_mean(end):.1f}" for end in ends) or "-")
   known = all("book/size" in row for rows in runs for row in rows)
   thirds = [
-    _mean([rows[len(rows) * k // 3 - 1]["book/size"] for rows in runs])
+    _mean([rows[-(-len(rows) * k // 3) - 1]["book/size"] for rows in runs])
     for k in (1, 2, 3)
     if known
   ]
@@ -64,7 +65,7 @@ def main(arguments):
     command_line.fail("name the work directories of the runs")
   rows, steps = collections.defaultdict(list), collections.defaultdict(list)
   for workdir in sorted(map(pathlib.Path, arguments[1:])):
-    name = workdir.name.rsplit("_", 1)[0]
+    name = re.sub(r"_\d+$", "", workdir.name)
     try:
       evaluations = metrics.read_jsonl(workdir / "eval.jsonl")
       if _TRAINING.value:

@@ -80,6 +80,18 @@ def test_out_of_range(tmp_path, field, value):
     ({"grpo.importance_cap": 2.0, "rollout.temperature": 0.7}, "at 0.7"),
     ({"selection.refill": 1}, "drop_zero_variance"),
     ({"grpo.ratio": "word"}, "token, sequence"),
+    ({"method": "sft", "curriculum.enabled": True}, "method sft"),
+    ({"method": "golden_tests", "quality.enabled": True}, "quality filters"),
+    ({"quality.enabled": True, "book.enabled": False}, "book.enabled"),
+    (
+      {
+        "lora.rank": 2,
+        "lora.targets": (),
+        "test.model": "shipped:code_llm",
+      },
+      "lora targets",
+    ),
+    ({"grpo.entropy_coef": float("nan")}, "entropy_coef"),
     ({"quality.rules": ("dull",)}, "trivial, duplicate, stale"),
   ],
 )

@@ -74,6 +74,7 @@ SAME_LEVEL = {
   ("curriculum", "problems"),
   ("curriculum", "types"),
   ("book_update", "types"),
+  ("book_update", "rewards"),
   ("mistake_book", "book_update"),
   ("mistake_book", "types"),
   ("sandbox", "types"),

@@ -134,7 +134,27 @@ def test_the_quality_filter_makes_tests_invalid(pool):
     book = judge(config, [WRONG], [[suite]], book, pool).book
   stale = judge(config, [WRONG], [[suite]], book, pool)
   assert stale.counts.num_valid.tolist() == [[[1]]]  # [] still breaks a code
-  assert stale.outcomes[0][0].suites[0].verdicts[0] is None
+  assert stale.outcomes[0][0].suites[0].rejected[0] == "stale"
+
+
+def test_a_stale_test_that_breaks_a_code_counts_again(pool):
+  config = make_config(
+    **{
+      "quality.enabled": True,
+      "quality.rules": ("stale",),
+      "quality.patience": 2,
+    }
+  )
+  book, suite = judging.empty_book(config), ["assert largest([]) == None"]
+  for _ in range(2):
+    book = judge(config, [RIGHT], [[suite]], book, pool).book
+  assert book.streak("largest", EMPTY.call) == 2
+  regression = judge(config, [WRONG], [[suite]], book, pool)
+  assert regression.counts.num_valid.tolist() == [[[0]]]  # the tester's loss
+  assert regression.book.streak("largest", EMPTY.call) == 0
+  assert [e.test for e in regression.book.entries("largest")] == [EMPTY]
+  after = judge(config, [WRONG], [[suite]], regression.book, pool)
+  assert after.counts.num_valid.tolist() == [[[1]]]
 
 
 def test_composite_takes_valid_tests_into_the_book(pool):

@@ -119,11 +119,25 @@ def test_scale_is_alpha_over_rank(params):
   )
 
 
+def test_a_merge_into_bfloat16_weights_keeps_small_changes(params):
+  half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+  adapters = random_adapters(SETTINGS)
+  small = {k: v | {"b": 1e-3 * v["b"]} for k, v in adapters.items()}
+  merged = lora.merge(half, CONFIG, small, SETTINGS)
+  got = merged["layers"]["down"] - half["layers"]["down"].astype(jnp.float32)
+  a, b = small["down_proj"]["a"], small["down_proj"]["b"]
+  expected = SETTINGS.scale * jnp.einsum("lir,lro->lio", a, b)
+  np.testing.assert_allclose(got, expected, atol=1e-6)
+  assert merged["layers"]["attention_norm"].dtype == jnp.bfloat16
+
+
 def test_bad_settings_are_named():
   with pytest.raises(ValueError, match="rank is 0"):
     lora.LoraConfig(0, 1.0)
   with pytest.raises(ValueError, match="c_attn: choose of q_proj"):
     lora.LoraConfig(2, 1.0, ("c_attn",))
+  with pytest.raises(ValueError, match=r"q_proj, q_proj: .* each once"):
+    lora.LoraConfig(2, 1.0, ("q_proj", "q_proj"))
 
 
 def test_files_both_ways(tmp_path):
@@ -149,6 +163,9 @@ def test_files_both_ways(tmp_path):
     ("r", 0),
     ("lora_alpha", "much"),
     ("peft_type", "IA3"),
+    ("init_lora_weights", "pissa"),
+    ("alora_invocation_tokens", [1, 2]),
+    ("use_qalora", True),
   ],
 )
 def test_settings_that_we_do_not_compute_are_named(tmp_path, field, value):

@@ -70,6 +70,15 @@ def timeless(path):
   ]
 
 
+class StopAfterOne(run_log.RunLog):
+  """A run that is asked to stop after its first step."""
+
+  def step(self, step, values, rollouts):
+    super().step(step, values, rollouts)
+    if step == 0:
+      os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_same_seed_same_numbers_and_resume(tmp_path):
   whole, again, halves = (tmp_path / n for n in ("whole", "again", "halves"))
   trainer.train(small_config(), whole)
@@ -80,12 +89,6 @@ def test_same_seed_same_numbers_and_resume(tmp_path):
   programs = [row["compile/programs"] for row in rows]
   # Six of the sampler a policy, score and update; of the last step few more.
   assert 16 <= programs[0] <= programs[-1] <= 1.5 * programs[0]
-
-  class StopAfterOne(run_log.RunLog):
-    def step(self, step, values, rollouts):
-      super().step(step, values, rollouts)
-      if step == 0:
-        os.kill(os.getpid(), signal.SIGTERM)
 
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(trainer, "RunLog", StopAfterOne)
@@ -189,7 +192,6 @@ def test_baselines(changes, untouched, tmp_path):
 
 def test_all_variants_together(tmp_path):
   config = small_config(
-    num_steps=1,
     **{
       "prompts.anonymize_code": True,
       "quality.enabled": True,
@@ -212,25 +214,35 @@ def test_all_variants_together(tmp_path):
       "evaluation.train_pass_rate": True,
     },
   )
-  trainer.train(config, tmp_path)
-  (row,) = metrics.read_jsonl(tmp_path / "metrics.jsonl")
-  records = metrics.read_jsonl(tmp_path / "rollouts.jsonl")
-  assert row["rollout/rounds"] == 2  # 3 questions never give 3 + 3 groups
+  whole, halves = tmp_path / "whole", tmp_path / "halves"
+  trainer.train(config, whole)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(trainer, "RunLog", StopAfterOne)
+    trainer.train(config, halves)
+  trainer.train(config, halves)
+  for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl"):
+    assert timeless(halves / name) == timeless(whole / name), name
+
+  row, _ = metrics.read_jsonl(whole / "metrics.jsonl")
+  dumped = metrics.read_jsonl(whole / "rollouts.jsonl")
+  records = [record for record in dumped if record["step"] == 0]
+  assert row["rollout/questions"] == len(records)
   assert 3 < len(records) <= 6
-  assert len({r["problem"]["id"] for r in records}) >= 4
+  # A round that refills plays none of the questions again.
+  assert len({r["problem"]["id"] for r in records}) == len(records)
   assert row["code/ratio"] == pytest.approx(1, abs=1e-5)
   assert 0.9 < row["code/importance_weight/mean"] < 1.1
   assert "code/kl" not in row
   assert 0 <= row["code/pass_rate"] <= 1
-  before, after = metrics.read_jsonl(tmp_path / "eval.jsonl")
+  before, after = metrics.read_jsonl(whole / "eval.jsonl")
   for scores in (before, after):
     assert 0 < scores["eval/code/chosen_pass_rate"] <= 1
-  with assembly.open_run(config, tmp_path) as run:
+  with assembly.open_run(config, whole) as run:
     assert run.code.reference is None
-    saved = checkpoint.Checkpoints(tmp_path, 1)
+    saved = checkpoint.Checkpoints(whole, 1)
     state = saved.restore(run.initial_state(), run.parallel)
     saved.close()
-  seen = {r["problem"]["id"] for r in records}
+  seen = {record["problem"]["id"] for record in dumped}
   assert set(state.pass_rates.questions) == seen
 
 
@@ -299,7 +311,7 @@ def test_packed_rows_learn_the_same(tmp_path):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
   moved = jax.tree.map(lambda a, b: abs(a - b).max(), learned[0], state.test)
   assert max(jax.tree.leaves(moved.params)) > 5e-5
-  fill = [each.pop("packing/fill") for each in numbers]
+  fill = [each.pop("update/fill") for each in numbers]
   assert fill[0] > fill[1] > 0
   assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, abs=1e-5)
 

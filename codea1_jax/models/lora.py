@@ -44,10 +44,12 @@ class LoraConfig:
     if self.rank < 1:
       raise ValueError(f"lora rank is {self.rank}, must be at least 1")
     unknown = sorted(set(self.targets) - set(TARGETS))
-    if unknown or not self.targets:
+    twice = len(set(self.targets)) < len(self.targets)
+    if unknown or twice or not self.targets:
+      named = unknown or (self.targets if twice else ["(none)"])
       raise ValueError(
-        f"lora targets {', '.join(unknown) or 'are none'}: choose of"
-        f" {', '.join(TARGETS)}"
+        f"lora targets {', '.join(named)}: choose of {', '.join(TARGETS)}, each"
+        " once"
       )
 
   @property
@@ -163,9 +165,17 @@ def _arrange(deltas, leaf: str, leading, outputs) -> jax.Array:
 
 
 def merge(
-  params: dict, config: QwenConfig, adapters: Adapters, lora: LoraConfig
+  params: dict,
+  config: QwenConfig,
+  adapters: Adapters,
+  lora: LoraConfig,
+  dtype: str = "float32",
 ) -> dict:
-  """Plain parameters that compute what base and adapters compute together."""
+  """Plain parameters that compute what base and adapters compute together.
+
+  What adapters add is small beside the weights: where these are bfloat16, most
+  of it would be rounded away. So matrices that change come in `dtype`.
+  """
   layers = dict(params["layers"])
   for name, part in adapters.items():
     slot = _slot(config, name)
@@ -179,6 +189,8 @@ def merge(
     delta = delta.reshape(config.num_layers, *slot.block[1:])
     weight = layers[leaf]
     old = lax.dynamic_slice(weight, slot.start, delta.shape)
-    new = (old.astype(jnp.float32) + delta).astype(weight.dtype)
-    layers[leaf] = lax.dynamic_update_slice(weight, new, slot.start)
+    new = (old.astype(jnp.float32) + delta).astype(dtype)
+    layers[leaf] = lax.dynamic_update_slice(
+      weight.astype(dtype), new, slot.start
+    )
   return params | {"layers": layers}

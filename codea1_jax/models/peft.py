@@ -21,6 +21,11 @@ _PLAIN = {
   "bias": ("none", None),
   "use_dora": (False, None),
   "use_rslora": (False, None),
+  "use_qalora": (False, None),
+  "lora_bias": (False, None),
+  "init_lora_weights": (True, False, None, "gaussian"),  # others change W
+  "alora_invocation_tokens": (None, []),
+  "loftq_config": ({}, None),
   "fan_in_fan_out": (False, None),
   "modules_to_save": (None, []),
   "rank_pattern": ({}, None),
