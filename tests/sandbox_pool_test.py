@@ -11,6 +11,8 @@ import pytest
 
 from codea1_jax.sandbox import Job, Limits, SandboxPool
 from codea1_jax.sandbox.client import ManagerClient
+from codea1_jax.sandbox.judge import JobState
+from codea1_jax.sandbox.zygote import ENDED, End
 from codea1_jax.types import Status, Verdict
 
 _QUICK = Limits(call_cpu_s=0.3, load_cpu_s=0.5, wall_factor=4.0)
@@ -135,6 +137,32 @@ def test_deaths_of_one_job_are_bounded():
   assert details[:3] == [f"exited with status {k}" for k in range(3)]
   assert details[3:] == ["not run, after 3 ended processes"] * 3
   assert _statuses(result) == ["error"] * 6
+
+
+def _state(calls=("f(1)", "f(2)"), **limits):
+  """A job in the judge's hands, whose children are the test's to play."""
+  message = {
+    "id": 0,
+    "program": "",
+    "entry_point": "f",
+    "calls": calls,
+    "expected": [None] * len(calls),
+    "hash_seed": 0,
+    "tolerance": 0.0,
+  }
+  return JobState(message, Limits(**limits))
+
+
+def test_a_child_without_frames_is_our_failure_only_if_it_never_started():
+  state = _state()
+  state.on_end(End(ENDED, started=False))
+  assert not state.done
+  state.on_end(End(ENDED))
+  assert state.result()[2] == ["error", None, "exited with status 0"]
+  state = _state()
+  for _ in range(2):
+    state.on_end(End(ENDED, started=False))
+  assert state.result()[2][0] == "infrastructure"
 
 
 def test_arguments_are_made_anew_for_each_call(pool):

@@ -10,9 +10,10 @@ from codea1_jax.sandbox.judge import (
   row,
 )
 from codea1_jax.sandbox.limits import Limits
+from codea1_jax.sandbox.zygote import End
 from codea1_jax.types import Status, Verdict
 
-_MOST_FRAMES = 3  # set up, loaded, and the test's last word
+_MOST_FRAMES = 2  # loaded, and the test's last word
 _TEST_FAILURES = {b"A": Status.FAIL, b"T": Status.ERROR}
 
 
@@ -65,8 +66,8 @@ class CheckState:
     if all(part.over for part in self.parts):
       self._judge()
 
-  def end_verdict(self, how: int, status: int) -> Verdict:
-    return ended(how, status, self._limits)
+  def end_verdict(self, end: End) -> Verdict:
+    return ended(end, self._limits)
 
   def _judge(self) -> None:
     candidate, test = self.parts
@@ -113,13 +114,13 @@ class _Part:
       raise ValueError("too many frames")
     self.frames.append(frame)
 
-  def on_end(self, how: int, status: int, cpu_s: float) -> None:
+  def on_end(self, end: End) -> None:
     """Takes the end of the child, after all of its frames."""
     self.over = True
-    self.end = self._check.end_verdict(how, status)
-    if self.frames[:1] != [b"S"]:
+    self.end = self._check.end_verdict(end)
+    if not end.started:
       self.lost = "a child could not be set up"
-    self._check.on_part_end(cpu_s)
+    self._check.on_part_end(end.cpu_s)
 
   def on_worker_death(self, detail: str) -> None:
     self.over, self.lost = True, detail
@@ -128,7 +129,7 @@ class _Part:
 
 def _load_failure(part: _Part) -> Verdict | None:
   """Why a program was not loaded; None where it was."""
-  frame = part.frames[1] if len(part.frames) > 1 else b""
+  frame = part.frames[0] if part.frames else b""
   if frame == b"L":
     return None
   if frame[:1] in CLAIMED_FAILURES:
@@ -141,7 +142,7 @@ def _said(test: _Part) -> Verdict | None:
 
   Its claim counts because no candidate runs in its process.
   """
-  frame = test.frames[2] if len(test.frames) == _MOST_FRAMES else b""
+  frame = test.frames[1] if len(test.frames) == _MOST_FRAMES else b""
   kind, body = frame[:1], frame[1:]
   if kind == b"P":
     return Verdict(Status.PASS)

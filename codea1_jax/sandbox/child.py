@@ -30,7 +30,6 @@ _pid, _cpu_clock, _pack_into = os.getpid, time.process_time, struct.pack_into
 
 def run(progress, random_seed: int) -> None:
   """Runs the job behind JOB_FD; returns when every frame is written."""
-  _write(b"S")  # set up: from here on, a death is the program's own
   job = _read_job()
   random.seed(random_seed)
   owner = _pid()

@@ -39,7 +39,7 @@ class JobState:
     self._pending = collections.deque(
       k for k, arguments in enumerate(self._arguments) if arguments is not None
     )
-    self._set_up = self._loaded_here = False
+    self._loaded_here = False
     self._deaths = self._worker_deaths = 0
     if len(message["program"]) > limits.max_program_chars:
       self._load = Verdict(Status.INVALID, detail="program too long")
@@ -91,7 +91,7 @@ class JobState:
 
   def start(self) -> bytes:
     """The text for the next child: never an expected value in it."""
-    self._set_up = self._loaded_here = False
+    self._loaded_here = False
     return json.dumps(
       {
         "role": "calls",
@@ -110,9 +110,7 @@ class JobState:
       ValueError: the child sent what an honest one does not.
     """
     kind, body = frame[:1], frame[1:]
-    if not self._set_up and kind == b"S":
-      self._set_up = True
-    elif not self._set_up or self.done:
+    if self.done:
       raise ValueError("a frame out of turn")
     elif not self._loaded_here:
       self._on_load_frame(kind, body)
@@ -167,20 +165,20 @@ class JobState:
     literal = values.parse_literal(expected, self._limits.max_call_chars)
     return values.close(value, literal, tolerance)
 
-  def on_end(self, how: int, status: int, cpu_s: float) -> None:
+  def on_end(self, end: zygote.End) -> None:
     """Takes the end of a child, after all of its frames."""
-    self.cpu_s += cpu_s
-    if not self._set_up:
+    self.cpu_s += end.cpu_s
+    if not end.started:
       self.on_worker_death("a child could not be set up")
       return
     if self.done:
       return
-    verdict = ended(how, status, self._limits)
+    verdict = ended(end, self._limits)
     if not self._loaded_here:
       self._fail_load(verdict)
       return
     # An overdue child lied about its progress: its job is not tried on.
-    self._deaths += self._limits.max_deaths if how == zygote.OVERDUE else 1
+    self._deaths += self._limits.max_deaths if end.how == zygote.OVERDUE else 1
     self._verdicts[self._pending.popleft()] = verdict
     if self._deaths >= self._limits.max_deaths:
       detail = f"not run, after {self._deaths} ended processes"
@@ -218,18 +216,18 @@ def failed(kind: bytes, body: bytes) -> Verdict:
   return Verdict(CLAIMED_FAILURES[kind], detail=detail)
 
 
-def ended(how: int, status: int, limits: Limits) -> Verdict:
+def ended(end: zygote.End, limits: Limits) -> Verdict:
   """The verdict on whatever ran when a child ended before its last frame."""
-  if how == zygote.CPU_LIMIT:
+  if end.how == zygote.CPU_LIMIT:
     return Verdict(Status.TIMEOUT, detail="CPU time above the limit")
-  if how == zygote.OVERDUE:
+  if end.how == zygote.OVERDUE:
     return Verdict(Status.TIMEOUT, detail="no claim within the wall time")
-  if how == zygote.WALL_LIMIT:
+  if end.how == zygote.WALL_LIMIT:
     detail = f"idle for {limits.wall_factor:g} times the CPU limit"
     return Verdict(Status.TIMEOUT, detail=detail)
-  if how == zygote.THREAD_LIMIT:
+  if end.how == zygote.THREAD_LIMIT:
     return Verdict(Status.ERROR, detail=f"over {limits.max_threads} threads")
-  code = os.waitstatus_to_exitcode(status)
+  code = os.waitstatus_to_exitcode(end.status)
   if code == -signal.SIGXCPU:
     return Verdict(Status.TIMEOUT, detail="CPU time above the limit")
   if code == child.OUT_OF_MEMORY:

@@ -21,7 +21,7 @@ from codea1_jax.sandbox.judge import JobState
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader, pack_json
 from codea1_jax.sandbox.worker import PIPE_BYTES, Run, Worker, Zygote
-from codea1_jax.sandbox.zygote import OVERDUE
+from codea1_jax.sandbox.zygote import OVERDUE, End
 
 _MAX_MESSAGE = 1 << 30
 _MAX_START_FAILURES = 4  # in a row, before the machine is blamed
@@ -213,7 +213,7 @@ class Manager:
     zygote = worker.zygotes[hash_seed]
     was_ready = zygote.ready
     try:
-      report = zygote.receive()
+      end = zygote.receive()
     except EOFError:
       self._bury(worker, hash_seed)
       return
@@ -222,16 +222,16 @@ class Manager:
       self._send({"isolation": zygote.isolation})
       if worker.job is not None and not worker.runs:
         self._begin(worker)
-    elif report is not None:
-      self._finish(worker, hash_seed, report)
+    elif end is not None:
+      self._finish(worker, hash_seed, end)
 
-  def _finish(self, worker: Worker, hash_seed: int, report: tuple) -> None:
+  def _finish(self, worker: Worker, hash_seed: int, end: End) -> None:
     """After a child's end: what is left in its pipe, then the judgement."""
     run = worker.runs.pop(hash_seed)
     while self._read_claims(run):
       pass
     self._hang_up(run)
-    run.part.on_end(*report)
+    run.part.on_end(end)
     self._after(worker)
 
   def _after(self, worker: Worker) -> None:
@@ -265,7 +265,7 @@ class Manager:
       run = worker.runs.pop(hash_seed)
       self._hang_up(run)
       if overdue:
-        run.part.on_end(OVERDUE, 0, 0.0)
+        run.part.on_end(End(OVERDUE))
       else:
         run.part.on_worker_death("its worker died")
       self._after(worker)

@@ -13,7 +13,7 @@ from codea1_jax.sandbox.check import CheckState
 from codea1_jax.sandbox.judge import JobState
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader
-from codea1_jax.sandbox.zygote import HELLO_BYTES, REPORT, REQUEST
+from codea1_jax.sandbox.zygote import HELLO_BYTES, REPORT, REQUEST, End
 
 PIPE_BYTES = 1 << 16  # what a pipe holds, and one reading takes
 _START_SECONDS = 30.0  # a start takes a fifth of a second on a free machine
@@ -79,7 +79,7 @@ class Zygote:
   def ready(self) -> bool:
     return bool(self.isolation)
 
-  def receive(self) -> tuple | None:
+  def receive(self) -> End | None:
     """Reads a hello or a report; the report where one is complete.
 
     Raises:
@@ -99,7 +99,7 @@ class Zygote:
       return None
     message, self._buffer = self._buffer[:size], self._buffer[size:]
     if self.ready:
-      return REPORT.unpack(message)
+      return End(*REPORT.unpack(message))
     self.isolation = message.decode().strip()
     return None
 

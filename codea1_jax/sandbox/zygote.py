@@ -18,16 +18,27 @@ import socket
 import struct
 import sys
 import time
+from typing import NamedTuple
 
 from codea1_jax.sandbox import child, isolation, kernel, namespaces, proxy
 
 # load_cpu_s, call_cpu_s, wall_factor, memory bytes, calls, open files,
 # threads, seed
 REQUEST = struct.Struct("<dddQQQQQ")
-REPORT = struct.Struct("<Bid")  # how it ended, wait status, CPU seconds
+REPORT = struct.Struct("<Bid?")  # the fields of End
 ENDED, CPU_LIMIT, WALL_LIMIT, THREAD_LIMIT, NO_CHILD = range(5)
 OVERDUE = 5  # what the manager says of a child that its zygote let idle
 HELLO_BYTES = 64  # the isolation's names, padded
+
+
+class End(NamedTuple):
+  """How a child ended, in its zygote's word: the child has none in it."""
+
+  how: int
+  status: int = 0  # as wait(2) tells it
+  cpu_s: float = 0.0
+  started: bool = True  # set up: from there on, a death is the program's own
+
 
 _PRELOADED = (
   "abc base64 bisect calendar cmath collections collections.abc contextlib "
@@ -93,9 +104,10 @@ def main(
   connection.sendall(layers.names.encode().ljust(HELLO_BYTES))
   signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
   progress = mmap.mmap(-1, mmap.PAGESIZE)
+  started = mmap.mmap(-1, mmap.PAGESIZE)
   gc.collect()
   gc.freeze()
-  while _serve(connection, layers, progress):
+  while _serve(connection, layers, progress, started):
     pass
 
 
@@ -146,7 +158,9 @@ def _forget_the_project() -> None:
   sys.dont_write_bytecode = True
 
 
-def _serve(connection: socket.socket, layers, progress: mmap.mmap) -> bool:
+def _serve(
+  connection: socket.socket, layers, progress: mmap.mmap, started: mmap.mmap
+) -> bool:
   """Runs one job; False once the manager is gone."""
   data, descriptors, _, _ = socket.recv_fds(connection, REQUEST.size, 3)
   # The lowest free numbers: all of the zygote's own were moved above them.
@@ -156,22 +170,25 @@ def _serve(connection: socket.socket, layers, progress: mmap.mmap) -> bool:
     data += connection.recv(REQUEST.size - len(data))
   request = Request(*REQUEST.unpack(data))
   progress[:] = bytes(mmap.PAGESIZE)  # no message from one job to the next
+  started[0] = 0
   try:
     pid = os.fork()
   except OSError:
     pid = -1
   if pid == 0:
-    _become_child(layers, request, progress, descriptors[-1])
+    _become_child(layers, request, progress, started, descriptors[-1])
   for descriptor in descriptors:
     os.close(descriptor)
-  report = (NO_CHILD, 0, 0.0) if pid < 0 else _watch(pid, request, progress)
+  end = End(NO_CHILD) if pid < 0 else _watch(pid, request, progress)
   if layers.filter is None and pid > 0:
     _sweep(pid, layers)
-  connection.sendall(REPORT.pack(*report))
+  connection.sendall(REPORT.pack(*end._replace(started=bool(started[0]))))
   return True
 
 
-def _become_child(layers, request: Request, progress, last_fd: int) -> None:
+def _become_child(
+  layers, request: Request, progress, started, last_fd: int
+) -> None:
   """Everything between the fork and the exit of a child."""
   try:
     kernel.die_with_parent()
@@ -184,13 +201,15 @@ def _become_child(layers, request: Request, progress, last_fd: int) -> None:
     )
     os.closerange(last_fd + 1, _OWN_DESCRIPTORS)
     gc.enable()
+    started[0] = 1
+    started.close()  # out of the program's reach: it cannot take that back
     child.run(progress, request.random_seed)
   finally:
     os._exit(0)
 
 
-def _watch(pid: int, request: Request, progress: mmap.mmap):
-  """Waits for a child's end, or brings it about; returns the report."""
+def _watch(pid: int, request: Request, progress: mmap.mmap) -> End:
+  """Waits for a child's end, or brings it about."""
   stage, budget = 0, request.load_cpu_s
   stage_cpu = cpu = idle = 0.0
   wall = time.monotonic()
@@ -200,7 +219,7 @@ def _watch(pid: int, request: Request, progress: mmap.mmap):
     _nap(nap)
     done, status, usage = os.wait4(pid, os.WNOHANG)
     if done:
-      return ENDED, status, usage.ru_utime + usage.ru_stime
+      return End(ENDED, status, usage.ru_utime + usage.ru_stime)
     last_cpu, last_wall = cpu, wall
     cpu, wall = _cpu_seconds(pid), time.monotonic()
     claimed_stage, claimed_cpu = struct.unpack_from("<Qd", progress)
@@ -209,15 +228,15 @@ def _watch(pid: int, request: Request, progress: mmap.mmap):
       honest = last_cpu <= claimed_cpu <= cpu
       stage_cpu, idle = claimed_cpu if honest else last_cpu, 0.0
     if cpu - stage_cpu > budget:
-      return CPU_LIMIT, *_kill(pid)
+      return End(CPU_LIMIT, *_kill(pid))
     # No limit of the kernel's counts the threads of root, or of one process.
     if len(_threads()) > request.threads:
-      return THREAD_LIMIT, *_kill(pid)
+      return End(THREAD_LIMIT, *_kill(pid))
     # A nap that took much longer than asked for was no fault of the child.
     if not _wants_to_run():
       idle += min(wall - last_wall, 2 * nap)
     if idle > budget * request.wall_factor:
-      return WALL_LIMIT, *_kill(pid)
+      return End(WALL_LIMIT, *_kill(pid))
 
 
 def _nap(seconds: float) -> None:
