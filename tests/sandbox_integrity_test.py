@@ -1,5 +1,6 @@
 """Programs that are paid for a verdict and try to fake it: none gets one."""
 
+import os
 import pathlib
 import textwrap
 
@@ -80,3 +81,20 @@ def test_files_of_project_and_home_are_closed(pool):
   (result,) = pool.run([Job(textwrap.dedent(program), "f", calls)])
   details = [verdict.detail for verdict in result.calls]
   assert all("PermissionError" in detail for detail in details)
+
+
+def test_the_result_pipe_cannot_be_opened_again(pool):
+  """Who reads from it takes frames back."""
+  if "seccomp" not in pool.description:
+    pytest.skip("without a system call filter a program may change its mode")
+  program = """
+    import os
+    def f(flags): return os.open("/proc/self/fd/4", flags)
+    def chmod(): os.chmod("/proc/self/fd/4", 0o600)
+  """
+  calls = tuple(f"f({flags})" for flags in (os.O_RDONLY, os.O_NONBLOCK))
+  text = textwrap.dedent(program)
+  results = pool.run([Job(text, "f", calls), Job(text, "chmod", ("chmod()",))])
+  verdicts = [verdict for result in results for verdict in result.calls]
+  details = [verdict.detail for verdict in verdicts]
+  assert all("PermissionError" in detail for detail in details), verdicts

@@ -135,6 +135,10 @@ class Run:
     self._reader = FrameReader(limits.max_result_bytes + _FRAME_HEAD)
     self.pipe, theirs = os.pipe()
     os.set_blocking(self.pipe, False)
+    # Not to be opened again through /proc, for reading: frames are not to be
+    # taken back.
+    with contextlib.suppress(OSError):
+      os.fchmod(theirs, 0)
     descriptors = [_anonymous_file(part.start()), theirs]
     with contextlib.suppress(ConnectionError):  # receiving from it will tell
       passed = descriptors if peer is None else [*descriptors, peer]
