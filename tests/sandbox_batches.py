@@ -14,6 +14,7 @@ import textwrap
 import zlib
 
 import sandbox_hostile as hostile
+from sandbox_claims import CLAIMS
 from sandbox_escapes import ESCAPES
 from sandbox_fakes import FAKES
 from sandbox_hogs import HOGS
@@ -71,8 +72,8 @@ def complaint_on_fake(faked: JobResult, kept: JobResult) -> str:
 
 
 def fakes(pool: SandboxPool) -> dict[str, str]:
-  """All fakes and thefts, each with an honest program after it."""
-  programs = FAKES | THEFTS
+  """All fakes, thefts and claims, each with an honest program after it."""
+  programs = FAKES | THEFTS | CLAIMS
   secrets = make_secrets()
   jobs = [job for text in programs.values() for job in fake_jobs(text, secrets)]
   results = pool.run(jobs)

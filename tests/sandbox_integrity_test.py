@@ -6,11 +6,13 @@ import textwrap
 
 import pytest
 import sandbox_batches as batches
+from sandbox_claims import CLAIMS
 from sandbox_fakes import FAKES
 from sandbox_thefts import THEFTS
 
 from codea1_jax.sandbox import Job, Limits, SandboxPool
 
+_FAKES = FAKES | THEFTS | CLAIMS
 _LIMITS = Limits(call_cpu_s=0.5, load_cpu_s=0.5, wall_factor=10.0)
 
 
@@ -20,9 +22,9 @@ def pool():
     yield made
 
 
-@pytest.mark.parametrize("name", FAKES | THEFTS)
+@pytest.mark.parametrize("name", _FAKES)
 def test_a_fake_gets_no_mark_and_harms_nobody(pool, name):
-  jobs = batches.fake_jobs((FAKES | THEFTS)[name], batches.make_secrets())
+  jobs = batches.fake_jobs(_FAKES[name], batches.make_secrets())
   assert batches.complaint_on_fake(*pool.run(jobs)) == ""
 
 

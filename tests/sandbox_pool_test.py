@@ -11,8 +11,6 @@ import pytest
 
 from codea1_jax.sandbox import Job, Limits, SandboxPool
 from codea1_jax.sandbox.client import ManagerClient
-from codea1_jax.sandbox.judge import JobState
-from codea1_jax.sandbox.zygote import ENDED, End
 from codea1_jax.types import Status, Verdict
 
 _QUICK = Limits(call_cpu_s=0.3, load_cpu_s=0.5, wall_factor=4.0)
@@ -139,32 +137,6 @@ def test_deaths_of_one_job_are_bounded():
   assert _statuses(result) == ["error"] * 6
 
 
-def _state(calls=("f(1)", "f(2)"), **limits):
-  """A job in the judge's hands, whose children are the test's to play."""
-  message = {
-    "id": 0,
-    "program": "",
-    "entry_point": "f",
-    "calls": calls,
-    "expected": [None] * len(calls),
-    "hash_seed": 0,
-    "tolerance": 0.0,
-  }
-  return JobState(message, Limits(**limits))
-
-
-def test_a_child_without_frames_is_our_failure_only_if_it_never_started():
-  state = _state()
-  state.on_end(End(ENDED, started=False))
-  assert not state.done
-  state.on_end(End(ENDED))
-  assert state.result()[2] == ["error", None, "exited with status 0"]
-  state = _state()
-  for _ in range(2):
-    state.on_end(End(ENDED, started=False))
-  assert state.result()[2][0] == "infrastructure"
-
-
 def test_arguments_are_made_anew_for_each_call(pool):
   program = "def f(x):\n  x.append(0)\n  return x"
   result = _run(pool, program, ("f([1])", "f([1])"), ("[1, 0]", "[1, 0]"))
@@ -192,68 +164,6 @@ def test_float_tolerance():
   assert _statuses(result) == ["pass", "fail"]
 
 
-def test_oracle_keeps_what_is_certain(pool):
-  program = """
-    import random, time, uuid
-    seen = []
-    def f(kind):
-      seen.append(kind)
-      return {
-        'plain': lambda: {'a': [1, (2.5,)]},
-        'random': random.random,
-        'seeded': lambda: random.Random(1).random(),
-        'hash': lambda: list({'a', 'b', 'c', 'd', 'e', 'f', 'g'}),
-        'set': lambda: {'b', 'a'},
-        'time': time.time_ns,
-        'uuid': lambda: str(uuid.uuid4()),
-        'id': lambda: id(object()),
-        'order': lambda: len(seen),
-        'nan': lambda: [float('nan')],
-        'object': object,
-        'frozen': lambda: [frozenset({1})],
-        'huge': lambda: 10 ** 5000,
-        'raise': lambda: 1 / 0,
-      }[kind]()
-  """
-  uncertain = ["random", "hash", "time", "uuid", "id", "order"]
-  unwritable = ["nan", "frozen", "huge"]
-  certain = ["plain", "seeded", "set"]
-  failing = ["object", "raise", "missing"]
-  kinds = certain + uncertain + unwritable + failing
-  job = Job(textwrap.dedent(program), "f", tuple(f"f({k!r})" for k in kinds))
-  (result,) = pool.oracle([job])
-  got = {kind: v.status.value for kind, v in zip(kinds, result.calls)}
-  wanted = dict.fromkeys(kinds, "invalid")
-  wanted |= dict.fromkeys(certain, "pass") | dict.fromkeys(failing, "error")
-  assert got == wanted
-  assert result.calls[0].value == "{'a': [1, (2.5,)]}"
-  detail = {kind: v.detail for kind, v in zip(kinds, result.calls)}
-  assert all("not deterministic" in detail[kind] for kind in uncertain)
-  assert all("no literal value" in detail[kind] for kind in unwritable)
-
-
-@pytest.mark.parametrize("failing", [(), (0,), (1,), (0, 1), (0, 3)])
-@pytest.mark.parametrize("count", [3, 4, 5, 6])
-def test_no_call_of_an_oracle_is_asked_twice_at_one_place(pool, count, failing):
-  program = f"""
-    seen = []
-    def f(x):
-      seen.append(x)
-      if x in {failing}: raise ValueError
-      return len(seen)
-  """
-  calls = tuple(f"f({k})" for k in range(count))
-  (result,) = pool.oracle([Job(textwrap.dedent(program), "f", calls)])
-  assert not any(verdict.passed for verdict in result.calls), result.calls
-
-
-def test_the_number_of_a_process_is_no_certain_answer():
-  job = Job("import os\ndef f(x): return os.getpid()", "f", ("f(1)",))
-  with SandboxPool(workers=1) as fresh:
-    (result,) = fresh.oracle([job])
-  assert result.calls[0].status is Status.INVALID
-
-
 def test_no_flag_of_a_descriptor_is_left_to_the_next_job():
   program = """
     import fcntl
@@ -265,27 +175,6 @@ def test_no_flag_of_a_descriptor_is_left_to_the_next_job():
   with SandboxPool(workers=1) as one:
     first, second = (_run(one, program, ["f(1)"]).calls[0] for _ in range(2))
   assert first.passed and first == second
-
-
-def test_oracle_is_cached_by_content(pool, monkeypatch):
-  good = Job(_DOUBLE, "f", ("f(1)", "f('a')", "f(())"))
-  bad = Job("def f(x", "f", ("f(1)",))
-  first = pool.oracle([good, bad, good])
-  assert first[0] == first[2]
-  assert [v.value for v in first[0].calls] == ["2", "'aa'", "()"]
-  assert first[1].load.status is Status.INVALID
-
-  def run(messages):
-    assert not messages
-    return []
-
-  monkeypatch.setattr(pool._client, "run", run)
-  again = pool.oracle([bad, Job(_DOUBLE, "f", ("f('a')", "f(1)"))])
-  assert again[0].load == first[1].load
-  assert [v.value for v in again[1].calls] == ["'aa'", "2"]
-  assert again[1].cpu_s == 0.0
-  with pytest.raises(AssertionError):
-    pool.oracle([Job(_DOUBLE, "f", ("f(5)",))])
 
 
 def test_a_dead_worker_is_replaced(pool):

@@ -19,7 +19,8 @@ import process_tree as tree
 import pytest
 import sandbox_batches as batches
 
-from codea1_jax.sandbox import Job, SandboxPool, kernel
+from codea1_jax.sandbox import CheckJob, Job, SandboxPool, kernel
+from codea1_jax.types import Status
 
 pytestmark = pytest.mark.skipif(
   not kernel.IS_LINUX, reason="only Linux has more than one tier"
@@ -157,3 +158,27 @@ def test_no_datagram_reaches_a_socket_of_the_machine(without, tmp_path):
     with pytest.raises(BlockingIOError):
       listener.recv(99)
   assert "PermissionError" in result.calls[0].detail
+
+
+def test_who_takes_its_own_frames_back_is_not_our_failure():
+  """Without a system call filter: it may then open its pipe for reading."""
+  steal = """
+import os
+os.chmod("/proc/self/fd/4", 0o600)
+back = os.open("/proc/self/fd/4", os.O_RDONLY | os.O_NONBLOCK)
+def take():
+  try: os.read(back, 1 << 16)
+  except BlockingIOError: pass
+take()
+"""
+  pairs = [
+    (f"{steal}def f(x): take()", "def check(c): c(1)"),
+    (
+      "def f(x): return x",
+      f"{steal}def check(c):\n  take()\n  assert c(1) == 1",
+    ),
+  ]
+  jobs = [CheckJob(program, "f", test, cpu_s=1.0) for program, test in pairs]
+  with SandboxPool(2, without=("seccomp",), allow_weak_isolation=True) as pool:
+    verdicts = [result.verdict for result in pool.check(jobs * 10)]
+  assert Status.INFRASTRUCTURE not in [v.status for v in verdicts], verdicts

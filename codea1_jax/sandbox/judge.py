@@ -4,6 +4,7 @@ The only place that holds expected values. It runs no code.
 """
 
 import collections
+import dataclasses
 import functools
 import json
 import os
@@ -132,8 +133,10 @@ class JobState:
     """A program that once loaded, and now does not, loses what is left."""
     if self._load is None:
       self._load = verdict
-    else:
-      self._fill(verdict)
+      return
+    if verdict.status is Status.INVALID:  # that would blame the tests
+      verdict = dataclasses.replace(verdict, status=Status.ERROR)
+    self._fill(verdict)
 
   def _fill(self, verdict: Verdict) -> None:
     """Gives every call that is left the same verdict."""
