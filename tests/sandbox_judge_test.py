@@ -2,7 +2,7 @@
 
 from codea1_jax.sandbox import Limits
 from codea1_jax.sandbox.judge import JobState
-from codea1_jax.sandbox.zygote import ENDED, End
+from codea1_jax.sandbox.zygote import CPU_LIMIT, ENDED, End
 
 
 def _state(calls=("f(1)", "f(2)"), **limits):
@@ -29,3 +29,30 @@ def test_a_child_without_frames_is_our_failure_only_if_it_never_started():
   for _ in range(2):
     state.on_end(End(ENDED, started=False))
   assert state.result()[2][0] == "infrastructure"
+
+
+def _statuses(state):
+  return [status for status, *_ in state.result()[3]]
+
+
+def test_calls_that_had_their_seconds_are_over_when_the_child_ends():
+  state = _state(tuple(f"f({k})" for k in range(6)))
+  state.start()
+  for frame in (b"L", b"VN"):
+    state.on_frame(frame)
+  state.on_end(End(CPU_LIMIT, stage=4))  # it claimed to be in the fourth call
+  state.start()
+  state.on_frame(b"L")
+  state.on_end(End(ENDED, stage=1))
+  state.start()
+  for frame in (b"L", b"VN"):
+    state.on_frame(frame)
+  assert _statuses(state) == ["pass"] + ["timeout"] * 3 + ["error", "pass"]
+
+
+def test_a_stage_beyond_the_calls_is_no_more_than_all_of_them():
+  state = _state()
+  state.start()
+  state.on_frame(b"L")
+  state.on_end(End(ENDED, stage=2**64 - 1))
+  assert _statuses(state) == ["error", "error"]

@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import functools
 import json
+import math
 import os
 import signal
 
@@ -41,6 +42,7 @@ class JobState:
       k for k, arguments in enumerate(self._arguments) if arguments is not None
     )
     self._loaded_here = False
+    self._given = 0  # calls that the child was started with
     self._deaths = self._worker_deaths = 0
     if len(message["program"]) > limits.max_program_chars:
       self._load = Verdict(Status.INVALID, detail="program too long")
@@ -93,6 +95,7 @@ class JobState:
   def start(self) -> bytes:
     """The text for the next child: never an expected value in it."""
     self._loaded_here = False
+    self._given = len(self._pending)
     return json.dumps(
       {
         "role": "calls",
@@ -138,9 +141,9 @@ class JobState:
       verdict = dataclasses.replace(verdict, status=Status.ERROR)
     self._fill(verdict)
 
-  def _fill(self, verdict: Verdict) -> None:
-    """Gives every call that is left the same verdict."""
-    while self._pending:
+  def _fill(self, verdict: Verdict, most: float = math.inf) -> None:
+    """Gives the calls that are left, or the first of them, one verdict."""
+    for _ in range(min(len(self._pending), most)):
       self._verdicts[self._pending.popleft()] = verdict
 
   def _judge(self, number: int, kind: bytes, body: bytes) -> Verdict:
@@ -182,7 +185,10 @@ class JobState:
       return
     # An overdue child lied about its progress: its job is not tried on.
     self._deaths += self._limits.max_deaths if end.how == zygote.OVERDUE else 1
-    self._verdicts[self._pending.popleft()] = verdict
+    # It is in the first that it did not answer. One that claims to be further
+    # on has used up the CPU seconds of all up to there.
+    answered = self._given - len(self._pending)
+    self._fill(verdict, max(end.stage - answered, 1))
     if self._deaths >= self._limits.max_deaths:
       detail = f"not run, after {self._deaths} ended processes"
       self._fill(Verdict(verdict.status, detail=detail))

@@ -196,13 +196,14 @@ class Manager:
     """
     if run.pipe < 0:
       return 0
+    before = run.num_claims
     size = run.read_pipe()
+    if run.num_claims > before:  # bytes alone are no progress
+      self._extend(run)
     if size < 0:
       self._hang_up(run)
-    elif size:
-      self._extend(run)
-      if size == PIPE_BYTES and run.pipe not in self._handlers:
-        self._listen(run.pipe, functools.partial(self._read_claims, run))
+    elif size == PIPE_BYTES and run.pipe not in self._handlers:
+      self._listen(run.pipe, functools.partial(self._read_claims, run))
     return max(size, 0)
 
   def _hang_up(self, run: Run) -> None:

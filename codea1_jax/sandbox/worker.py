@@ -121,6 +121,7 @@ class Run:
     """Hands a part of a job to its zygote, which must be ready."""
     self.part = part
     self.deadline = 0.0  # when the manager loses patience with the zygote
+    self.num_claims = 0
     load_cpu_s, call_cpu_s, memory, calls = part.request
     request = REQUEST.pack(
       load_cpu_s,
@@ -159,6 +160,7 @@ class Run:
     try:
       for frame in self._reader.feed(data):
         self.part.on_frame(frame)
+        self.num_claims += 1
     except ValueError:
       return -1
     return len(data) or -1

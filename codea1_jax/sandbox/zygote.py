@@ -3,7 +3,8 @@
 It receives the job and the result pipe as descriptors and passes them on
 unread, so that no child inherits anything of an earlier job. While a child runs
 it reads the child's CPU clock; the child's own word is taken only for which
-call it is in, and a lie there just moves seconds between its own calls.
+call it is in, and a lie there just moves seconds between its own calls: those
+that had theirs are over when it ends.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ from codea1_jax.sandbox import child, isolation, kernel, namespaces, proxy
 # load_cpu_s, call_cpu_s, wall_factor, memory bytes, calls, open files,
 # threads, seed
 REQUEST = struct.Struct("<dddQQQQQ")
-REPORT = struct.Struct("<Bid?")  # the fields of End
+REPORT = struct.Struct("<Bid?Q")  # the fields of End
 ENDED, CPU_LIMIT, WALL_LIMIT, THREAD_LIMIT, NO_CHILD = range(5)
 OVERDUE = 5  # what the manager says of a child that its zygote let idle
 HELLO_BYTES = 64  # the isolation's names, padded
@@ -38,6 +39,7 @@ class End(NamedTuple):
   status: int = 0  # as wait(2) tells it
   cpu_s: float = 0.0
   started: bool = True  # set up: from there on, a death is the program's own
+  stage: int = 0  # the last call that had its CPU seconds, as the child claimed
 
 
 _PRELOADED = (
@@ -219,7 +221,8 @@ def _watch(pid: int, request: Request, progress: mmap.mmap) -> End:
     _nap(nap)
     done, status, usage = os.wait4(pid, os.WNOHANG)
     if done:
-      return End(ENDED, status, usage.ru_utime + usage.ru_stime)
+      cpu = usage.ru_utime + usage.ru_stime
+      return End(ENDED, status, cpu, stage=stage)
     last_cpu, last_wall = cpu, wall
     cpu, wall = _cpu_seconds(pid), time.monotonic()
     claimed_stage, claimed_cpu = struct.unpack_from("<Qd", progress)
@@ -228,15 +231,15 @@ def _watch(pid: int, request: Request, progress: mmap.mmap) -> End:
       honest = last_cpu <= claimed_cpu <= cpu
       stage_cpu, idle = claimed_cpu if honest else last_cpu, 0.0
     if cpu - stage_cpu > budget:
-      return End(CPU_LIMIT, *_kill(pid))
+      return End(CPU_LIMIT, *_kill(pid), stage=stage)
     # No limit of the kernel's counts the threads of root, or of one process.
     if len(_threads()) > request.threads:
-      return End(THREAD_LIMIT, *_kill(pid))
+      return End(THREAD_LIMIT, *_kill(pid), stage=stage)
     # A nap that took much longer than asked for was no fault of the child.
     if not _wants_to_run():
       idle += min(wall - last_wall, 2 * nap)
     if idle > budget * request.wall_factor:
-      return End(WALL_LIMIT, *_kill(pid))
+      return End(WALL_LIMIT, *_kill(pid), stage=stage)
 
 
 def _nap(seconds: float) -> None:

@@ -1,0 +1,60 @@
+"""The manager in this process, its zygotes played by the test."""
+
+import os
+import socket
+import time
+import types
+
+import pytest
+
+from codea1_jax.sandbox import Limits
+from codea1_jax.sandbox.manager import Manager
+from codea1_jax.sandbox.wire import pack
+from codea1_jax.sandbox.worker import Run
+
+
+class _Part:
+  """A part of a job that takes whatever its child claims."""
+
+  request = (1.0, 1.0, 1 << 20, 1)
+  longest_cpu_s = 1.0
+  hash_seed = 0
+
+  def start(self):
+    return b"{}"
+
+  def on_frame(self, frame):
+    pass
+
+
+@pytest.fixture
+def manager():
+  ours, theirs = socket.socketpair()
+  with ours:
+    made = Manager(theirs, os.getppid())
+    made._limits = Limits()
+    yield made
+  theirs.close()
+
+
+@pytest.fixture
+def zygote():
+  """Its socket, and the other end."""
+  ours, theirs = socket.socketpair()
+  with ours, theirs:
+    yield types.SimpleNamespace(socket=ours, theirs=theirs)
+
+
+def test_bytes_that_are_no_claim_gain_no_time(manager, zygote):
+  run = Run(zygote, _Part(), Limits(), None)
+  _, (job, result), _, _ = socket.recv_fds(zygote.theirs, 999, 2)
+  frame = pack(b"L")
+  os.write(result, frame[:-1])
+  assert manager._read_claims(run) == len(frame) - 1
+  assert run.deadline == 0.0
+  os.write(result, frame[-1:])
+  assert manager._read_claims(run) == 1
+  assert run.deadline > time.monotonic()
+  os.close(job)
+  os.close(result)
+  run.close_pipe()
