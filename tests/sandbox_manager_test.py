@@ -1,5 +1,6 @@
 """The manager in this process, its zygotes played by the test."""
 
+import json
 import os
 import socket
 import time
@@ -7,7 +8,7 @@ import types
 
 import pytest
 
-from codea1_jax.sandbox import Limits
+from codea1_jax.sandbox import Limits, wire
 from codea1_jax.sandbox.manager import Manager
 from codea1_jax.sandbox.wire import pack
 from codea1_jax.sandbox.worker import Run
@@ -33,6 +34,7 @@ def manager():
   with ours:
     made = Manager(theirs, os.getppid())
     made._limits = Limits()
+    made.trainer = ours
     yield made
   theirs.close()
 
@@ -58,3 +60,21 @@ def test_bytes_that_are_no_claim_gain_no_time(manager, zygote):
   os.close(job)
   os.close(result)
   run.close_pipe()
+
+
+def test_a_result_too_large_to_send_is_lost_alone(manager, monkeypatch):
+  def send(value):
+    job = types.SimpleNamespace(
+      id=7, cpu_s=1.5, result=lambda: [7, 1.5, ["pass", None, ""], [value]]
+    )
+    manager._send_result(job)
+    return json.loads(manager.trainer.recv(10**6)[4:])
+
+  whole = send("x" * 100)
+  assert whole[3] == ["x" * 100]
+  size = len(wire.pack_json(whole)) - 4
+  monkeypatch.setattr(wire, "MAX_MESSAGE", size)
+  assert send("x" * 100) == whole
+  lost = send("x" * 101)
+  assert lost[:2] == [7, 1.5] and lost[2][0] == "infrastructure"
+  assert lost[3] is None

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from codea1_jax.sandbox import Job, Limits, SandboxPool
+from codea1_jax.sandbox import Job, Limits, SandboxPool, wire
 from codea1_jax.sandbox.client import ManagerClient
 from codea1_jax.types import Status, Verdict
 
@@ -154,6 +154,39 @@ def test_large_messages_do_not_lock_up(pool):
   text = "f('" + "x" * 50_000 + "', 1)"
   results = pool.run([Job(_DOUBLE, "f", (text, text))] * 200)
   assert all(len(v.value) == 50_002 for r in results for v in r.calls)
+
+
+def test_a_small_claim_of_a_long_text_is_too_large(pool):
+  program = """
+    def f(x): return x if x else ['\\U000e0001' * 32] * 49_990
+  """
+  result = _run(pool, program, ("f(0)", "f(1)", "f(0)"), ("0", "1", None))
+  assert _statuses(result) == ["error", "pass", "error"]
+  assert result.calls[0] == Verdict(Status.ERROR, None, "result too large")
+
+
+def test_a_message_that_is_too_large_is_lost_alone(monkeypatch):
+  monkeypatch.setattr(wire, "MAX_MESSAGE", 20_000)  # of this process only
+  program = "def f(x): return 'x' * x"
+  jobs = [Job(program, "f", (f"f({n})",)) for n in (1, 10_000, 30_000, 2)]
+  with SandboxPool(workers=1) as small:
+    results = small.run(jobs)
+  assert [r.load.status.value for r in results] == [
+    "pass",
+    "pass",
+    "infrastructure",
+    "pass",
+  ]
+
+
+def test_calls_may_share_the_verdict_on_their_program(monkeypatch):
+  row = ["infrastructure", None, "result too large"]
+  received = [[[0, 0.5, row, None]]]
+  with SandboxPool(workers=1) as pool:
+    monkeypatch.setattr(pool._client, "_receive", received.pop)
+    result = _run(pool, _DOUBLE, ("f(1)", "f(2)"))
+  assert result.calls == (result.load,) * 2
+  assert result.load == Verdict(Status.INFRASTRUCTURE, None, row[2])
 
 
 def test_float_tolerance():

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import pytest
 
@@ -373,3 +374,30 @@ def test_the_sandbox_imports_no_jax():
     "sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
   )
   subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("value", _PLAIN, ids=repr)
+def test_source_has_a_bound_that_is_exact(value):
+  node = _round_trip(value)
+  text = values.source(node)
+  assert values.source(node, len(text)) == text
+  with pytest.raises(ValueError, match="result too large"):
+    values.source(node, len(text) - 1)
+
+
+def test_a_source_too_long_is_not_written_to_its_end():
+  value = ["\U000e0001" * 32] * 50_000
+  for _ in range(90):
+    value = [value]
+  tracemalloc.start()
+  with pytest.raises(ValueError, match="result too large"):
+    values.source(value, 10_000)
+  peak = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert peak < 1_000_000  # of 16 MB
+
+
+def test_the_deepest_claim_of_sets_is_written():
+  data = b"z\1\0\0\0" * encoding.MAX_DEPTH + b"T"
+  text = values.source(encoding.decode(data, 1000), 10_000)
+  assert text == "frozenset({" * 100 + "True" + "})" * 100

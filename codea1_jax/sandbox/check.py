@@ -24,7 +24,7 @@ class CheckState:
     self.id = message["id"]
     self._message = message
     self._limits = limits
-    self._cpu_s = 0.0
+    self.cpu_s = 0.0
     self._worker_deaths = 0
     self._verdict: Verdict | None = None
     self._start_over()
@@ -44,7 +44,7 @@ class CheckState:
 
   def result(self) -> list:
     """The message for the trainer."""
-    return [self.id, self._cpu_s, row(self._verdict), []]
+    return [self.id, self.cpu_s, row(self._verdict), []]
 
   def text(self, role: str) -> bytes:
     """The job of one child: neither sees the other's."""
@@ -62,7 +62,7 @@ class CheckState:
 
   def on_part_end(self, cpu_s: float) -> None:
     """Takes the end of a child; judges once both have ended."""
-    self._cpu_s += cpu_s
+    self.cpu_s += cpu_s
     if all(part.over for part in self.parts):
       self._judge()
 

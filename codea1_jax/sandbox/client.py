@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 
+from codea1_jax.sandbox import wire
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader, pack_json
 from codea1_jax.sandbox.worker import start_python
@@ -14,7 +15,6 @@ from codea1_jax.types import Status
 
 _WINDOW = 128  # jobs with the manager at a time
 _CHUNK = 1 << 18
-_MAX_MESSAGE = 1 << 30
 _MAX_DEATHS = 2  # managers that one job may take with it
 
 
@@ -83,7 +83,7 @@ class ManagerClient:
           sent.add(todo[0])
           self._send(messages[todo[0]] | {"id": todo.popleft()})
         for row in self._receive():
-          results[row[0]] = row
+          results[row[0]] = _written_out(row, messages[row[0]])
           sent.discard(row[0])
       except RuntimeError as error:  # no worker starts (any more)
         self.stop()
@@ -108,7 +108,7 @@ class ManagerClient:
     self._socket, theirs = socket.socketpair()
     with theirs:
       self._process = start_python("manager", theirs.fileno(), "random")
-    self._reader = FrameReader(_MAX_MESSAGE)
+    self._reader = FrameReader(wire.MAX_MESSAGE)
     with contextlib.suppress(EOFError):  # receiving will tell
       self._send(self._config)
 
@@ -122,7 +122,7 @@ class ManagerClient:
     """Waits for messages; returns the results among them.
 
     Raises:
-      EOFError: the manager is dead.
+      EOFError: the manager is dead, or what it sends makes no sense.
       RuntimeError: it cannot work on this machine.
     """
     try:
@@ -132,7 +132,7 @@ class ManagerClient:
     if not data:
       raise EOFError("the sandbox manager died")
     results = []
-    for message in map(json.loads, self._reader.feed(data)):
+    for message in self._messages(data):
       if isinstance(message, list):
         results.append(message)
       elif "isolation" in message:
@@ -140,6 +140,19 @@ class ManagerClient:
       else:
         raise RuntimeError(f"sandbox: {message['fatal']}")
     return results
+
+  def _messages(self, data: bytes) -> list:
+    try:
+      return list(map(json.loads, self._reader.feed(data)))
+    except ValueError as error:
+      raise EOFError(f"the sandbox manager: {error}") from None
+
+
+def _written_out(row: list, message: dict) -> list:
+  """A result; its calls share the program's verdict where it names none."""
+  if row[3] is None:
+    row[3] = [row[2]] * len(message.get("calls", ()))
+  return row
 
 
 def _may_send(

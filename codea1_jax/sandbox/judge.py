@@ -17,6 +17,9 @@ from codea1_jax.sandbox.encoding import decode
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.types import Status, Verdict
 
+# Bytes of all values of one job as they are sent: as JSON a character of ASCII
+# takes at most 2, another at most 12.
+_MAX_VALUES = 1 << 28
 _MAX_CACHED_CHARS = 400  # a key may be 40 times as long
 MAX_WORKER_DEATHS = 2
 _cached_arguments = functools.lru_cache(8_192)(arguments_source)
@@ -44,6 +47,7 @@ class JobState:
     self._loaded_here = False
     self._given = 0  # calls that the child was started with
     self._deaths = self._worker_deaths = 0
+    self._room = _MAX_VALUES
     if len(message["program"]) > limits.max_program_chars:
       self._load = Verdict(Status.INVALID, detail="program too long")
 
@@ -153,13 +157,25 @@ class JobState:
     if kind != b"V":
       raise ValueError("not a call frame")
     value = decode(body, self._limits.max_result_items)
-    text = values.source(value)
+    try:
+      text = self._written(value)
+    except ValueError as error:
+      return Verdict(Status.ERROR, detail=str(error))
     expected = self._message["expected"][number]
     if expected is None:
       return Verdict(Status.PASS, text)
     if self._equal(value, expected):
       return Verdict(Status.PASS, text)
     return Verdict(Status.FAIL, text)
+
+  def _written(self, value) -> str:
+    """A value's source; ValueError: a verdict cannot carry it."""
+    text = values.source(value, self._limits.max_result_bytes)
+    size = len(text) * (2 if text.isascii() else 12)
+    if size > self._room:
+      raise ValueError(values.TOO_LARGE)
+    self._room -= size
+    return text
 
   def _equal(self, value, expected: str) -> bool:
     key = values.key(value)

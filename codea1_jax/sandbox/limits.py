@@ -15,7 +15,7 @@ class Limits:
   wall_factor: float = 8.0  # idle wall seconds allowed = factor * CPU seconds
   memory_mb: int = 512  # address space above that of an empty worker
   max_deaths: int = 16  # processes one job may lose before its rest is given up
-  max_result_bytes: int = 262_144  # of one encoded value
+  max_result_bytes: int = 262_144  # of one value, encoded; characters, written
   max_result_items: int = 50_000  # scalars and containers in one value
   max_program_chars: int = 262_144
   max_call_chars: int = 262_144  # of one call, and of one expected value

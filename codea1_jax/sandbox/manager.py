@@ -15,15 +15,15 @@ import socket
 import time
 import warnings
 
-from codea1_jax.sandbox import kernel
+from codea1_jax.sandbox import kernel, wire
 from codea1_jax.sandbox.check import CheckState
-from codea1_jax.sandbox.judge import JobState
+from codea1_jax.sandbox.judge import JobState, row
 from codea1_jax.sandbox.limits import Limits
 from codea1_jax.sandbox.wire import FrameReader, pack_json
 from codea1_jax.sandbox.worker import PIPE_BYTES, Run, Worker, Zygote
 from codea1_jax.sandbox.zygote import OVERDUE, End
+from codea1_jax.types import Status, Verdict
 
-_MAX_MESSAGE = 1 << 30
 _MAX_START_FAILURES = 4  # in a row, before the machine is blamed
 _CROWD = 30  # share of a CPU below which a machine is too busy to judge: 1/30
 _TICK = 1.0  # seconds between looks at deadlines and at the trainer
@@ -54,7 +54,7 @@ class Manager:
     connection.setblocking(False)
     self._connection = connection
     self._trainer_pid = trainer_pid
-    self._reader = FrameReader(_MAX_MESSAGE)
+    self._reader = FrameReader(wire.MAX_MESSAGE)
     self._outgoing = bytearray()
     self._queue: collections.deque[JobState] = collections.deque()
     self._workers: list[Worker] = []
@@ -129,12 +129,23 @@ class Manager:
     state = CheckState if "test" in message else JobState
     job = state(message, self._limits)
     if job.done:
-      self._send(job.result())
+      self._send_result(job)
     else:
       self._queue.append(job)
 
   def _send(self, message) -> None:
     self._outgoing += pack_json(message)
+    self._flush()
+
+  def _send_result(self, job: JobState | CheckState) -> None:
+    """Sends a job's result: one beyond the bound is lost, and no other."""
+    frame = pack_json(job.result())
+    if len(frame) > wire.MAX_MESSAGE + 4:
+      verdict = Verdict(
+        Status.INFRASTRUCTURE, detail="result too large to send"
+      )
+      frame = pack_json([job.id, job.cpu_s, row(verdict), None])
+    self._outgoing += frame
     self._flush()
 
   def _flush(self) -> None:
@@ -240,7 +251,7 @@ class Manager:
     if worker.runs:  # the other child of a check
       return
     if worker.job.done:
-      self._send(worker.job.result())
+      self._send_result(worker.job)
       worker.job = None
     else:
       self._begin(worker)

@@ -7,9 +7,11 @@ their type (1 == 1.0 == True), sets and dicts are sorted, NaN has no key.
 """
 
 import ast
+import itertools
 import json
 import math
 import re
+from collections.abc import Iterable
 
 from codea1_jax.sandbox.encoding import MAX_DEPTH, DictNode, SetNode
 
@@ -17,6 +19,7 @@ from codea1_jax.sandbox.encoding import MAX_DEPTH, DictNode, SetNode
 # lone surrogates are no Python source.
 _NOT_ALIKE = re.compile(r"[\\{\ud800-\udfff]|true|false|null|NaN|Infinity")
 _SIGN_BETWEEN = re.compile(r"(?<=[^e])([+-])")  # of two parts, no exponent's
+TOO_LARGE = "result too large"
 _MAX_DIGITS = 4000  # beyond about 4300 digits Python refuses decimal integers
 
 
@@ -251,12 +254,23 @@ def _close_numbers(left, right, tolerance: float) -> bool:
     return False
 
 
-def source(value) -> str:
+def source(value, max_chars: float = math.inf) -> str:
   """Canonical literal source, as ast.unparse(ast.parse(repr(value))) writes.
 
   Infinity is written 1e309, integers beyond Python's decimal limit in hex, set
   elements in sorted order; NaN, which no literal writes, is "nan".
+
+  Raises:
+    ValueError: it is longer than `max_chars`. A claim of 50 KB may be written
+      as 16 MB, so writing stops where that is known.
   """
+  text = _source(value, max_chars)
+  if len(text) > max_chars:
+    raise ValueError(TOO_LARGE)
+  return text
+
+
+def _source(value, room: float) -> str:
   kind = type(value)
   if kind is int:
     return _int_source(value)
@@ -266,16 +280,34 @@ def source(value) -> str:
     text = repr(value).strip("()").replace("inf", "1e309")
     return _SIGN_BETWEEN.sub(r" \1 ", text)
   if kind is list:
-    return f"[{', '.join(map(source, value))}]"
+    return f"[{', '.join(_sources(value, room))}]"
   if kind is tuple:
     comma = "," if len(value) == 1 else ""
-    return f"({', '.join(map(source, value))}{comma})"
+    return f"({', '.join(_sources(value, room))}{comma})"
   if kind is DictNode:
-    pairs = (f"{source(name)}: {source(item)}" for name, item in value.items)
-    return f"{{{', '.join(pairs)}}}"
+    pairs = (
+      f"{_source(name, room)}: {_source(item, room)}"
+      for name, item in value.items
+    )
+    return f"{{{', '.join(_within(pairs, room))}}}"
   if kind is SetNode:
-    return _set_source(value)
+    return _set_source(value, room)
   return repr(value)  # None, bool, str, bytes
+
+
+def _sources(items, room: float) -> list[str]:
+  return _within(map(_source, items, itertools.repeat(room)), room)
+
+
+def _within(texts: Iterable[str], room: float) -> list[str]:
+  """The texts, for a container: each takes two characters more than it has."""
+  found = []
+  for text in texts:
+    room -= len(text) + 2
+    if room < 0:
+      raise ValueError(TOO_LARGE)
+    found.append(text)
+  return found
 
 
 def _int_source(value: int) -> str:
@@ -287,15 +319,15 @@ def _is_decimal(value: int) -> bool:
   return value.bit_length() < 3.3 * _MAX_DIGITS
 
 
-def _set_source(value: SetNode) -> str:
+def _set_source(value: SetNode, room: float) -> str:
   name = "frozenset" if value.frozen else "set"
   if not value.items:
     return f"{name}()"
-  body = f"{{{', '.join(_ordered_sources(value.items))}}}"
+  body = f"{{{', '.join(_ordered_sources(value.items, room))}}}"
   return f"frozenset({body})" if value.frozen else body
 
 
-def _ordered_sources(items: list) -> list[str]:
+def _ordered_sources(items: list, room: float) -> list[str]:
   """Elements in their own order where they have one, else by source.
 
   Each is written once: twice a level would be 2**100 times for the innermost
@@ -303,5 +335,5 @@ def _ordered_sources(items: list) -> list[str]:
   """
   kinds = {type(item) for item in items}
   if kinds <= {int, bool} or kinds == {str} or kinds == {float}:
-    return list(map(source, sorted(items)))
-  return sorted(map(source, items))
+    return _sources(sorted(items), room)
+  return sorted(_sources(items, room))

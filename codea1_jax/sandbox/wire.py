@@ -4,6 +4,8 @@ import json
 import struct
 from collections.abc import Iterator
 
+MAX_MESSAGE = 1 << 30  # bytes of one frame between trainer and manager
+
 
 def pack(payload: bytes) -> bytes:
   """One frame: four bytes of length, then the payload."""
