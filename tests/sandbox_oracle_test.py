@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from codea1_jax.sandbox import Job, Limits, SandboxPool
-from codea1_jax.types import Status
+from codea1_jax.sandbox import Job, JobResult, Limits, SandboxPool, oracle
+from codea1_jax.types import Status, Verdict
 
 _QUICK = Limits(call_cpu_s=0.3, load_cpu_s=0.5, wall_factor=4.0)
 _DOUBLE = "def f(x, k=2):\n  return x * k\n"
@@ -98,3 +98,92 @@ def test_oracle_is_cached_by_content(pool, monkeypatch):
   assert again[1].cpu_s == 0.0
   with pytest.raises(AssertionError):
     pool.oracle([Job(_DOUBLE, "f", ("f(5)",))])
+
+
+_DIES_BELOW_0 = """
+import os
+def f(x):
+  if x < 0: os._exit(0)
+  return x
+"""
+_DEADLY = tuple(f"f({x})" for x in range(-5, 0))
+
+
+@pytest.fixture
+def mortal_pool():
+  with SandboxPool(workers=1, limits=Limits(max_deaths=2)) as made:
+    yield made
+
+
+def test_every_call_of_an_oracle_has_its_chance(mortal_pool):
+  calls = ("f(1)", *_DEADLY, "f(7)", "g(8)", "f(9)")
+  (result,) = mortal_pool.oracle([Job(_DIES_BELOW_0, "f", calls)])
+  details = {verdict.detail for verdict in result.calls[1:6]}
+  assert details == {"exited with status 0"}
+  assert [result.calls[k].value for k in (0, 6, 8)] == ["1", "7", "9"]
+  assert result.calls[7].status is Status.INVALID
+  assert not result.not_run
+  (alone,) = mortal_pool.oracle([Job(_DIES_BELOW_0, "f", ("f(7)",))])
+  assert alone.calls[0].value == "7" and alone.cpu_s == 0.0
+
+
+def test_calls_have_their_chance_in_the_second_run_too(mortal_pool):
+  program = """
+    import os
+    first = hash("a") % 2
+    def f(x):
+      if x < 0 and hash("a") % 1000 != SEED: os._exit(0)
+      return x
+  """
+  seed_0 = (
+    mortal_pool.run([Job("def f(x): return hash('a') % 1000", "f", ("f(0)",))])[
+      0
+    ]
+    .calls[0]
+    .value
+  )
+  text = textwrap.dedent(program).replace("SEED", seed_0)
+  job = Job(text, "f", ("f(7)", "f(8)", *_DEADLY))
+  (result,) = mortal_pool.oracle([job])
+  assert [v.value for v in result.calls[:2]] == ["7", "8"]
+  assert {v.status for v in result.calls[2:]} == {Status.ERROR}
+
+
+def test_calls_that_were_not_run_are_not_remembered(pool):
+  cache = oracle.OracleCache()
+  job = Job(_DOUBLE, "f", ("f(1)", "f(2)"))
+  passed, lost = Verdict(Status.PASS, "2"), Verdict(Status.TIMEOUT)
+  cache.put(job, JobResult(passed, (passed, lost), 0.0, not_run=(1,)))
+  assert cache.get(job) is None
+  assert cache.get(Job(_DOUBLE, "f", ("f(1)",))).calls == (passed,)
+  assert cache.get(Job(_DOUBLE, "f", ("f(2)",))) is None
+
+
+def test_a_code_that_kills_processes_says_which_calls_were_not_run(mortal_pool):
+  calls = ("f(1)", *_DEADLY, "f(7)", "g(8)", "f(9)")
+  (result,) = mortal_pool.run([Job(_DIES_BELOW_0, "f", calls)])
+  assert result.not_run == (3, 4, 5, 6, 8)
+  details = {result.calls[k].detail for k in result.not_run}
+  assert details == {"not run, after 2 ended processes"}
+
+
+def test_calls_that_are_never_run_do_not_keep_an_oracle_for_ever(
+  pool, monkeypatch
+):
+  """As where each child is overdue, and only one call a job is over."""
+  sent = []
+
+  def run(messages):
+    sent.extend(messages)
+    return [_overdue(len(message["calls"])) for message in messages]
+
+  monkeypatch.setattr(pool._client, "run", run)
+  calls = tuple(f"f({k})" for k in range(40))
+  (result,) = pool.oracle([Job(f"# overdue\n{_DOUBLE}", "f", calls)])
+  assert len(sent) == 1 + 3  # three times 16 deaths are enough for 40 calls
+  assert result.not_run == tuple(range(4, 40))
+
+
+def _overdue(count):
+  calls = [["timeout", None, ""]] * count
+  return [0, 0.0, ["pass", None, ""], calls, list(range(1, count))]

@@ -181,7 +181,7 @@ def test_a_message_that_is_too_large_is_lost_alone(monkeypatch):
 
 def test_calls_may_share_the_verdict_on_their_program(monkeypatch):
   row = ["infrastructure", None, "result too large"]
-  received = [[[0, 0.5, row, None]]]
+  received = [[[0, 0.5, row, None, []]]]
   with SandboxPool(workers=1) as pool:
     monkeypatch.setattr(pool._client, "_receive", received.pop)
     result = _run(pool, _DOUBLE, ("f(1)", "f(2)"))

@@ -44,7 +44,7 @@ class CheckState:
 
   def result(self) -> list:
     """The message for the trainer."""
-    return [self.id, self.cpu_s, row(self._verdict), []]
+    return [self.id, self.cpu_s, row(self._verdict), [], []]
 
   def text(self, role: str) -> bytes:
     """The job of one child: neither sees the other's."""

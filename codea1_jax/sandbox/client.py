@@ -166,4 +166,4 @@ def _may_send(
 
 def _infrastructure(message: dict, detail: str) -> list:
   row = [Status.INFRASTRUCTURE.value, None, detail]
-  return [None, 0.0, row, [row] * len(message.get("calls", ()))]
+  return [None, 0.0, row, [row] * len(message.get("calls", ())), []]

@@ -7,7 +7,6 @@ import collections
 import dataclasses
 import functools
 import json
-import math
 import os
 import signal
 
@@ -48,6 +47,7 @@ class JobState:
     self._given = 0  # calls that the child was started with
     self._deaths = self._worker_deaths = 0
     self._room = _MAX_VALUES
+    self._not_run: list[int] = []
     if len(message["program"]) > limits.max_program_chars:
       self._load = Verdict(Status.INVALID, detail="program too long")
 
@@ -143,12 +143,17 @@ class JobState:
       return
     if verdict.status is Status.INVALID:  # that would blame the tests
       verdict = dataclasses.replace(verdict, status=Status.ERROR)
-    self._fill(verdict)
+    self._give_up(verdict)
 
-  def _fill(self, verdict: Verdict, most: float = math.inf) -> None:
-    """Gives the calls that are left, or the first of them, one verdict."""
-    for _ in range(min(len(self._pending), most)):
+  def _fill(self, verdict: Verdict, count: int) -> None:
+    """Gives the first calls that are left, at most so many, one verdict."""
+    for _ in range(min(len(self._pending), count)):
       self._verdicts[self._pending.popleft()] = verdict
+
+  def _give_up(self, verdict: Verdict) -> None:
+    """No more children: what is left was not run."""
+    self._not_run = list(self._pending)
+    self._fill(verdict, len(self._pending))
 
   def _judge(self, number: int, kind: bytes, body: bytes) -> Verdict:
     # A call cannot claim to be invalid: that would blame the test.
@@ -207,7 +212,7 @@ class JobState:
     self._fill(verdict, max(end.stage - answered, 1))
     if self._deaths >= self._limits.max_deaths:
       detail = f"not run, after {self._deaths} ended processes"
-      self._fill(Verdict(verdict.status, detail=detail))
+      self._give_up(Verdict(verdict.status, detail=detail))
 
   def on_worker_death(self, detail: str) -> None:
     """Our own failure: tried again once, then infrastructure."""
@@ -220,7 +225,8 @@ class JobState:
     calls = self._verdicts
     if self._load.status is not Status.PASS:
       calls = [self._load] * len(calls)
-    return [self.id, self.cpu_s, row(self._load), [row(v) for v in calls]]
+    rows = [row(verdict) for verdict in calls]
+    return [self.id, self.cpu_s, row(self._load), rows, self._not_run]
 
 
 def row(verdict: Verdict) -> list:

@@ -59,11 +59,16 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class JobResult:
-  """The verdict on the program itself, then one on each call, in order."""
+  """The verdict on the program itself, then one on each call, in order.
+
+  Calls after the last process that the job may lose share its verdict; their
+  numbers are in `not_run`.
+  """
 
   load: Verdict
   calls: tuple[Verdict, ...]
   cpu_s: float  # CPU seconds of all processes that the job took
+  not_run: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -144,7 +144,7 @@ class Manager:
       verdict = Verdict(
         Status.INFRASTRUCTURE, detail="result too large to send"
       )
-      frame = pack_json([job.id, job.cpu_s, row(verdict), None])
+      frame = pack_json([job.id, job.cpu_s, row(verdict), None, []])
     self._outgoing += frame
     self._flush()
 

@@ -1,6 +1,7 @@
 """Ground truths: which of their answers are certain, and a memory of them."""
 
 import collections
+import dataclasses
 import hashlib
 
 from codea1_jax.sandbox import values
@@ -13,11 +14,8 @@ _ENTRY_CHARS = 200  # about what an entry costs besides its text
 
 def checked(result: JobResult, max_chars: int) -> JobResult:
   """Turns answers that no literal can write into INVALID."""
-  return JobResult(
-    result.load,
-    tuple(_checked(verdict, max_chars) for verdict in result.calls),
-    result.cpu_s,
-  )
+  calls = tuple(_checked(verdict, max_chars) for verdict in result.calls)
+  return dataclasses.replace(result, calls=calls)
 
 
 def _checked(verdict: Verdict, max_chars: int) -> Verdict:
@@ -28,6 +26,22 @@ def _checked(verdict: Verdict, max_chars: int) -> Verdict:
   except ValueError as error:
     return Verdict(Status.INVALID, detail=f"no literal value: {error}")
   return verdict
+
+
+def rest(job: Job, result: JobResult) -> Job:
+  """The calls that were not run."""
+  calls = tuple(job.calls[k] for k in result.not_run)
+  expected = job.expected and tuple(job.expected[k] for k in result.not_run)
+  return Job(job.program, job.entry_point, calls, expected)
+
+
+def joined(result: JobResult, more: JobResult) -> JobResult:
+  """A result, with the calls that were not run as `more` has them."""
+  calls = list(result.calls)
+  for k, verdict in zip(result.not_run, more.calls):
+    calls[k] = verdict
+  left = tuple(result.not_run[place] for place in more.not_run)
+  return JobResult(result.load, tuple(calls), result.cpu_s + more.cpu_s, left)
 
 
 def second_job(job: Job, first: JobResult) -> Job:
@@ -58,7 +72,8 @@ def combine(first: JobResult, second: JobResult | None) -> JobResult:
   """The verdict on two runs; `second` is None where nothing had to run."""
   if second is None:
     return first
-  again = dict(zip(_second_order(first), second.calls))
+  order = _second_order(first)
+  again = dict(zip(order, second.calls))
   calls = []
   for k, verdict in enumerate(first.calls):
     repeated = again.get(k, verdict)
@@ -68,7 +83,9 @@ def combine(first: JobResult, second: JobResult | None) -> JobResult:
     elif repeated.passed:
       repeated = verdict
     calls.append(repeated)
-  return JobResult(first.load, tuple(calls), first.cpu_s + second.cpu_s)
+  left = {*first.not_run, *(order[place] for place in second.not_run)}
+  cpu_s = first.cpu_s + second.cpu_s
+  return JobResult(first.load, tuple(calls), cpu_s, tuple(sorted(left)))
 
 
 class OracleCache:
@@ -93,11 +110,14 @@ class OracleCache:
     return JobResult(load, tuple(call for _, call in found[1:]), 0.0)
 
   def put(self, job: Job, result: JobResult) -> None:
-    """Stores a result, unless it was our own failure."""
+    """Stores a result but for calls not run, unless it was our own failure."""
     verdicts = (result.load, *result.calls)
     if any(v.status is Status.INFRASTRUCTURE for v in verdicts):
       return
-    for key, verdict in zip(_keys(job), verdicts):
+    left = {place + 1 for place in result.not_run}  # after the program's own
+    for place, (key, verdict) in enumerate(zip(_keys(job), verdicts)):
+      if place in left:
+        continue
       self._remove(key)
       self._entries[key] = (result.load, verdict)
       self._chars += _size(verdict)

@@ -1,6 +1,7 @@
 """The sandbox as the rest of the program sees it."""
 
 import importlib.util
+import math
 import os
 import pathlib
 import threading
@@ -101,7 +102,11 @@ class SandboxPool:
     return f"sandbox: {self._client.isolation}, {self._workers} worker{plural}"
 
   def run(self, jobs: Sequence[Job]) -> list[JobResult]:
-    """Runs jobs side by side; results in the order of the jobs."""
+    """Runs jobs side by side; results in the order of the jobs.
+
+    A program that ended `limits.max_deaths` processes has lost the rest of its
+    calls: they get the verdict of the last.
+    """
     with self._lock:
       return self._run(jobs, 0, self._tolerance)
 
@@ -120,7 +125,7 @@ class SandboxPool:
       ]
       return [
         CheckResult(_verdict(verdict), cpu_s)
-        for _, cpu_s, verdict, _ in self._send(messages)
+        for _, cpu_s, verdict, *_ in self._send(messages)
       ]
 
   def oracle(self, jobs: Sequence[Job]) -> list[JobResult]:
@@ -129,8 +134,9 @@ class SandboxPool:
     Each program runs twice, in processes with other hash and random seeds, the
     second time with the calls in another order. A call is PASS, with its
     value, where both runs agree and the value is a literal without NaN; else it
-    is INVALID, or whatever kept it from returning. Cached by content;
-    `expected` is ignored.
+    is INVALID, or whatever kept it from returning. No call is lost because
+    others ended too many processes: it then runs in another job. Cached by
+    content; `expected` is ignored.
     """
     with self._lock:
       results = {
@@ -149,14 +155,30 @@ class SandboxPool:
 
   def _run_twice(self, jobs: list[Job]) -> list[JobResult]:
     size = self._limits.max_call_chars
-    first = [oracle.checked(r, size) for r in self._run(jobs, 0, 0.0)]
+    first = [oracle.checked(r, size) for r in self._run_out(jobs, 0)]
     again = {
       k: oracle.second_job(jobs[k], first[k])
       for k in range(len(jobs))
       if any(verdict.passed for verdict in first[k].calls)
     }
-    second = dict(zip(again, self._run(list(again.values()), 1, 0.0)))
+    second = dict(zip(again, self._run_out(list(again.values()), 1)))
     return [oracle.combine(first[k], second.get(k)) for k in range(len(jobs))]
+
+  def _run_out(self, jobs: list[Job], seed: int) -> list[JobResult]:
+    """Runs jobs, and the calls that were not run again in jobs of their own.
+
+    Each ends `max_deaths` of them, so that so many rounds are enough; a child
+    that stalls the manager ends fewer, and what is then left stays not run.
+    """
+    results = self._run(jobs, seed, 0.0)
+    most = max((len(result.not_run) for result in results), default=0)
+    for _ in range(math.ceil(most / self._limits.max_deaths)):
+      again = {k: oracle.rest(jobs[k], r) for k, r in enumerate(results)}
+      again = {k: job for k, job in again.items() if job.calls}
+      more = self._run(list(again.values()), seed, 0.0)
+      for k, result in zip(again, more):
+        results[k] = oracle.joined(results[k], result)
+    return results
 
   def _run(
     self, jobs: Sequence[Job], seed: int, tolerance: float
@@ -194,8 +216,9 @@ def _plain(job: Job) -> Job:
 
 
 def _result(row: list) -> JobResult:
-  _, cpu_s, load, calls = row
-  return JobResult(_verdict(load), tuple(map(_verdict, calls)), cpu_s)
+  _, cpu_s, load, calls, not_run = row
+  verdicts = tuple(map(_verdict, calls))
+  return JobResult(_verdict(load), verdicts, cpu_s, tuple(not_run))
 
 
 def _verdict(row: list) -> Verdict:
