@@ -95,6 +95,12 @@ def test_whose_fault_it_is(pool, program, status, detail):
     ("def check(c):\n  while True: pass", "timeout", "test: CPU time"),
     ("import os\ndef check(c): os._exit(0)", "error", "test: exited"),
     ("#" * 5_000_000, "invalid", "test too long"),
+    (
+      "import os\ndef check(c):\n  text = b'A' + b'\\xff' * 99_999\n"
+      "  os.write(4, len(text).to_bytes(4, 'little') + text)\n  os._exit(0)",
+      "fail",
+      "test: \ufffd",
+    ),
   ],
   ids=lambda value: str(value)[:30],
 )
@@ -102,6 +108,7 @@ def test_a_bad_test_is_named(pool, test, status, detail):
   verdict = _check(pool, _RIGHT, test)
   assert verdict.status.value == status, verdict
   assert verdict.detail.startswith(detail), verdict
+  assert len(verdict.detail) <= 250
 
 
 # Each would pass if anything of the test, or of its verdict, were in reach.

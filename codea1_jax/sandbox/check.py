@@ -5,6 +5,7 @@ import json
 from codea1_jax.sandbox.judge import (
   CLAIMED_FAILURES,
   MAX_WORKER_DEATHS,
+  claimed_text,
   ended,
   failed,
   row,
@@ -152,6 +153,5 @@ def _said(test: _Part) -> Verdict | None:
     return failed(kind, body)
   verdict = _load_failure(test) or test.end
   if kind in _TEST_FAILURES:
-    text = body.decode("utf-8", "replace")
-    verdict = Verdict(_TEST_FAILURES[kind], detail=text)
+    verdict = Verdict(_TEST_FAILURES[kind], detail=claimed_text(body))
   return Verdict(verdict.status, detail=f"test: {verdict.detail}")

@@ -243,8 +243,12 @@ CLAIMED_FAILURES = {
 
 def failed(kind: bytes, body: bytes) -> Verdict:
   """The verdict on what a child says that it could not do."""
-  detail = body[:240].decode("utf-8", "replace")
-  return Verdict(CLAIMED_FAILURES[kind], detail=detail)
+  return Verdict(CLAIMED_FAILURES[kind], detail=claimed_text(body))
+
+
+def claimed_text(body: bytes) -> str:
+  """What a child says of a failure: as much as an honest one writes."""
+  return body[:240].decode("utf-8", "replace")
 
 
 def ended(end: zygote.End, limits: Limits) -> Verdict:
