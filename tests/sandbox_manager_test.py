@@ -1,5 +1,6 @@
 """The manager in this process, its zygotes played by the test."""
 
+import errno
 import json
 import os
 import socket
@@ -78,3 +79,46 @@ def test_a_result_too_large_to_send_is_lost_alone(manager, monkeypatch):
   lost = send("x" * 101)
   assert lost[:2] == [7, 1.5] and lost[2][0] == "infrastructure"
   assert lost[3] is None
+
+
+def _overdue_after(manager, monkeypatch, deadline, last_turn):
+  """Seeds whose runs and starts are buried in a turn of one second's poll."""
+  buried = []
+  monkeypatch.setattr(
+    manager, "_bury", lambda _, seed, **__: buried.append(seed)
+  )
+  now = time.monotonic()
+  run = types.SimpleNamespace(deadline=now + deadline)
+  starting = types.SimpleNamespace(ready=False, start_deadline=now + deadline)
+  worker = types.SimpleNamespace(runs={0: run}, zygotes={1: starting})
+  manager._workers = [worker]
+  manager._last_turn = now + last_turn
+  manager._enforce_deadlines(1.0)
+  manager._enforce_deadlines(1.0)  # what was given lasts
+  return set(buried)
+
+
+def test_time_in_which_the_manager_was_stopped_is_nobodys_fault(
+  manager, monkeypatch
+):
+  assert _overdue_after(manager, monkeypatch, 0.5, -1.0) == set()
+  assert _overdue_after(manager, monkeypatch, -0.5, -1.0) == {0, 1}
+  assert _overdue_after(manager, monkeypatch, -0.5, -2.9) == {0, 1}
+  assert _overdue_after(manager, monkeypatch, -50.0, -60.0) == set()
+  assert _overdue_after(manager, monkeypatch, -60.0, -60.0) == {0, 1}
+
+
+def test_a_zygote_that_cannot_be_sent_to_is_ended(zygote, monkeypatch):
+  """As while a program has too many descriptors on their way."""
+  ended = []
+
+  def refuse(*_):
+    raise OSError(errno.ETOOMANYREFS, "Too many references: cannot splice")
+
+  monkeypatch.setattr(socket, "send_fds", refuse)
+  zygote.process = types.SimpleNamespace(terminate=lambda: ended.append(0))
+  before = os.listdir("/proc/self/fd")
+  run = Run(zygote, _Part(), Limits(), None)
+  assert ended == [0]  # its end then tells the manager to try again
+  run.close_pipe()
+  assert os.listdir("/proc/self/fd") == before

@@ -141,9 +141,11 @@ class Run:
     with contextlib.suppress(OSError):
       os.fchmod(theirs, 0)
     descriptors = [_anonymous_file(part.start()), theirs]
-    with contextlib.suppress(ConnectionError):  # receiving from it will tell
-      passed = descriptors if peer is None else [*descriptors, peer]
+    passed = descriptors if peer is None else [*descriptors, peer]
+    try:
       socket.send_fds(zygote.socket, [request], passed)
+    except OSError:  # it is dead, or too many descriptors are on their way
+      zygote.process.terminate()  # receiving from it will tell
     for descriptor in descriptors:
       os.close(descriptor)
 
