@@ -30,6 +30,7 @@ _TICK = 1.0  # seconds between looks at deadlines and at the trainer
 # Seconds between looks at what children wrote. To wake up for each claim would
 # cost more than to judge it; most children end before the first look.
 _LOOK = 0.005
+_STALL = 2.0  # of one turn, beyond its poll: then we were not running either
 _TURN_CPU_S = 60.0  # of one turn: more is a claim or a test that stalls us
 _CHUNK = 1 << 18
 
@@ -65,6 +66,7 @@ class Manager:
     self._handlers = {connection.fileno(): self._on_trainer}
     self._trainer_gone = False
     self._last_look = 0.0
+    self._last_turn = time.monotonic()
 
   def serve(self) -> None:
     """Loops over events until the trainer is gone.
@@ -74,7 +76,8 @@ class Manager:
     """
     while not self._trainer_gone:
       running = any(worker.runs for worker in self._workers)
-      events = self._poll.poll(1000 * (_LOOK if running else _TICK))
+      timeout = _LOOK if running else _TICK
+      events = self._poll.poll(1000 * timeout)
       signal.setitimer(signal.ITIMER_PROF, _TURN_CPU_S)
       if not events and not running:
         _reap_orphans()  # some die later than their zygote
@@ -85,7 +88,7 @@ class Manager:
       self._look_at_children()
       if os.getppid() != self._trainer_pid:
         return
-      self._enforce_deadlines()
+      self._enforce_deadlines(timeout)
       self._dispatch()
 
   def close(self) -> None:
@@ -292,8 +295,16 @@ class Manager:
     patience = _CROWD * longest + 1.25 * self._limits.wall_factor * longest
     run.deadline = time.monotonic() + patience + 10.0
 
-  def _enforce_deadlines(self) -> None:
+  def _enforce_deadlines(self, timeout: float) -> None:
+    """Ends whoever is overdue, after a turn that polled for `timeout`.
+
+    While this process was stopped or judged at length it read no claims.
+    """
     now = time.monotonic()
+    stall = now - self._last_turn - timeout
+    self._last_turn = now
+    if stall > _STALL:
+      self._extend_all(stall)
     for worker in self._workers:
       for hash_seed, run in list(worker.runs.items()):
         if now > run.deadline:
@@ -301,6 +312,13 @@ class Manager:
       for hash_seed, zygote in list(worker.zygotes.items()):
         if not zygote.ready and now > zygote.start_deadline:
           self._bury(worker, hash_seed)
+
+  def _extend_all(self, seconds: float) -> None:
+    for worker in self._workers:
+      for run in worker.runs.values():
+        run.deadline += seconds
+      for zygote in worker.zygotes.values():
+        zygote.start_deadline += seconds
 
 
 def _reap_orphans() -> None:
