@@ -72,10 +72,12 @@ def test_a_layer_left_out_is_not_in_the_tier_and_its_hole_is_named(layer):
   assert layer not in _tier(tier.splitlines())
   assert f"without {layer}" in holes
   assert ("allow_weak_isolation" in holes) == (layer == "seccomp")
+  assert ("prlimit" in holes) == (layer == "seccomp")
 
 
 def test_what_no_layer_covers_is_always_said(lines):
   assert "- faults of the kernel itself" in lines
+  assert "access times of files" in " ".join(map(str.strip, lines))
 
 
 def test_an_unknown_layer_is_refused():

@@ -11,9 +11,10 @@ programs. Values are compared in the manager, so that a program can end itself,
 lie about its types or write into every descriptor and yet only claim what it
 returned. The kernel's layers (isolation.py) bound what else it can do.
 
-Not covered: faults of the kernel itself; side channels such as timing and the
-load of the machine; memory beyond the address space limit that the kernel
-spends on a program's behalf (page tables, socket buffers).
+Not covered: faults of the kernel itself; side channels such as timing, the load
+of the machine and the access times of files, by which programs may leave each
+other notes; memory beyond the address space limit that the kernel spends on a
+program's behalf (page tables, socket buffers).
 """
 
 from codea1_jax.sandbox.limits import (

@@ -28,7 +28,8 @@ _WITHOUT = {
   "seccomp": (
     "without seccomp a program can start others and call all of the kernel: it"
     " reaches files, network and processes of this user as far as the other"
-    " layers let it"
+    " layers let it, and can lower the limits of its worker (prlimit), in which"
+    " later jobs run"
   ),
   "landlock": "without landlock a program reads every file that this user can",
   "userns": (
