@@ -243,6 +243,14 @@ ESCAPES = {
     if refused == 4: raise OSError("all refused")
     """,
   ),
+  "descriptors left on their way": (
+    "error",
+    """
+    import socket
+    a, b = socket.socketpair()
+    if x == 1: socket.send_fds(a, [b"x"], [0])
+    """,
+  ),
   "datagrams": (
     "error",
     """
