@@ -1,12 +1,12 @@
 """LoRA in a whole run: one base, two adapters, and what is written of them."""
 
-import importlib
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_runs import small_config
 
 from codea1_jax import (
   assembly,
@@ -19,26 +19,9 @@ from codea1_jax import (
 from codea1_jax.models import convert, lora, peft, qwen
 
 
-def small_config(**changes):
-  config = importlib.import_module("configs.tiny").get_config()
-  config.update_from_flattened_dict(
-    {
-      "code.model": "shipped:both_llm",
-      "test.model": "shipped:both_llm",
-      "lora.rank": 4,
-      "num_steps": 2,
-      "rollout.questions": 3,
-      "rollout.codes": 4,
-      "rollout.suites": 3,
-      "rollout.bucket": 64,
-      "evaluation.samples": 1,
-      "evaluation.targets": 1,
-      "evaluation.every": 100,
-      "checkpoint.every": 1,
-    }
-  )
-  config.update_from_flattened_dict(changes)
-  return config
+def lora_config(**changes):
+  both = {"code.model": "shipped:both_llm", "test.model": "shipped:both_llm"}
+  return small_config(**both | {"lora.rank": 4} | changes)
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +37,8 @@ def trained(tmp_path_factory):
     patch.setattr(
       make, "make_parallel", lambda kind: make_parallel(kind, jax.devices()[:1])
     )
-    trainer.train(small_config(), workdir)
-    with assembly.open_run(small_config(), workdir) as run:
+    trainer.train(lora_config(), workdir)
+    with assembly.open_run(lora_config(), workdir) as run:
       saved = checkpoint.Checkpoints(workdir, 2)
       state = saved.restore(run.initial_state(), run.parallel)
       saved.close()
@@ -109,7 +92,7 @@ def test_exports_compute_what_the_run_computes(trained, tmp_path):
     qwen.hidden_states(full, config, tokens, valid),
     atol=1e-4,
   )
-  start = small_config(**{"test.adapter": str(tmp_path / "adapter")})
+  start = lora_config(**{"test.adapter": str(tmp_path / "adapter")})
   again = assembly.adapters.start(start, "test", config)
   np.testing.assert_array_equal(again["q_proj"]["b"], adapters["q_proj"]["b"])
   start.lora.alpha = 7.0
@@ -127,4 +110,4 @@ def test_exports_compute_what_the_run_computes(trained, tmp_path):
 )
 def test_settings_that_do_not_go_together(changes, words):
   with pytest.raises(ValueError, match=words):
-    checks.check_values(small_config(**changes))
+    checks.check_values(lora_config(**changes))

@@ -1,9 +1,8 @@
 """Texts -> verdicts, rewards, book and selection, through the real sandbox."""
 
-import importlib
-
 import numpy as np
 import pytest
+from small_runs import make_config
 
 from codea1_jax import judging, parsing, rewards, verification
 from codea1_jax.mistake_book import BookEvent, MistakeBook
@@ -26,12 +25,6 @@ EMPTY = TestCase("largest([])", "None")
 def pool():
   with SandboxPool(workers=2, allow_weak_isolation=True) as opened:
     yield opened
-
-
-def make_config(**changes):
-  config = importlib.import_module("configs.tiny").get_config()
-  config.update_from_flattened_dict(changes)
-  return config
 
 
 def judge(config, codes, suites, book, pool, seed=(0, 0)):

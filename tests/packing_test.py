@@ -2,17 +2,19 @@
 
 import dataclasses
 import functools
-import itertools
-from typing import Any
 
-import flax.struct
 import hypothesis
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from hypothesis import strategies as st
+from loss_variants import (
+  KEEP_GRADIENTS,
+  VARIANTS,
+  ChosenBatch,
+  chosen_objective,
+)
 
 from codea1_jax import grpo, losses, packing, train_state, update
 from codea1_jax.models import attention, qwen
@@ -30,7 +32,6 @@ CONFIG = qwen.QwenConfig(
 ONE_LAYER = dataclasses.replace(CONFIG, num_layers=1, scan_layers=False)
 ROWS, PROMPT, LENGTH = 13, 4, 6
 ROOM = 24  # tokens of a packed row
-VARIANTS = tuple(itertools.product(grpo.AGGREGATIONS, grpo.RATIOS))
 LOSS = losses.GrpoLossConfig(
   kl_coef=0.1, entropy_coef=0.05, horizon=7, chunk_size=16
 )
@@ -39,25 +40,8 @@ pack = functools.partial(
 )
 
 
-# Gradients as they are: read off changed parameters, they would be rounded.
-KEEP_GRADIENTS = optax.GradientTransformation(
-  init=lambda params: jax.tree.map(jnp.zeros_like, params),
-  update=lambda grads, state, params: (
-    jax.tree.map(jnp.zeros_like, grads),
-    grads,
-  ),
-)
-
-
-@flax.struct.dataclass
-class ChosenBatch(train_state.UpdateBatch):
-  """A minibatch that says which variant it is for: one compilation for all."""
-
-  variant: Any = None  # [B, variants], 1 at the chosen one
-
-
 def _all_losses(params, batch, denominators):
-  """The loss and metrics of the chosen variant; others count 0 times."""
+  """The loss and metrics of the chosen variant."""
   log_probs, entropy = losses.completion_log_probs(
     params,
     ONE_LAYER,
@@ -68,19 +52,7 @@ def _all_losses(params, batch, denominators):
     segments=batch.segments,
     places=batch.places,
   )
-  shares = [
-    losses.grpo_objective(
-      dataclasses.replace(LOSS, aggregation=aggregation, ratio=ratio),
-      log_probs,
-      entropy,
-      batch,
-      denominators,
-    )
-    for aggregation, ratio in VARIANTS
-  ]
-  return jax.tree.map(
-    lambda *leaves: (jnp.stack(leaves) * batch.variant[0]).sum(), *shares
-  )
+  return chosen_objective(LOSS, log_probs, entropy, batch, denominators)
 
 
 @pytest.fixture(scope="module")

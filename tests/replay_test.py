@@ -1,12 +1,12 @@
 """A run's dump judged again: the same numbers, and others under others."""
 
-import importlib
 import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from small_runs import make_config
 
 from codea1_jax import checkpoint, export, metrics, problems, replay
 from codea1_jax.mistake_book import BookEvent, MistakeBook
@@ -55,12 +55,6 @@ def dump(tmp_path):
 def pool():
   with SandboxPool(workers=1, allow_weak_isolation=True) as opened:
     yield opened
-
-
-def make_config(**changes):
-  config = importlib.import_module("configs.tiny").get_config()
-  config.update_from_flattened_dict(changes)
-  return config
 
 
 def test_settings_differ_where_they_should(dump, pool):

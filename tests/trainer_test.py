@@ -1,7 +1,6 @@
 """The whole loop on the shipped pair: learning steps, determinism, resume."""
 
 import dataclasses
-import importlib
 import json
 import os
 import signal
@@ -9,6 +8,7 @@ import signal
 import jax
 import numpy as np
 import pytest
+from small_runs import small_config
 
 from codea1_jax import (
   assembly,
@@ -22,27 +22,6 @@ from codea1_jax import (
   trainer,
 )
 from codea1_jax.types import Completion
-
-
-def small_config(**changes):
-  """The embedded default at its smallest; every stage runs for real."""
-  config = importlib.import_module("configs.tiny").get_config()
-  config.update_from_flattened_dict(
-    {
-      "num_steps": 2,
-      "rollout.questions": 3,
-      "rollout.codes": 4,
-      "rollout.suites": 3,
-      "rollout.bucket": 64,
-      "evaluation.samples": 1,
-      "evaluation.targets": 1,
-      "evaluation.every": 100,
-      "checkpoint.every": 1,
-      "dump_every": 1,
-    }
-  )
-  config.update_from_flattened_dict(changes)
-  return config
 
 
 @pytest.fixture(autouse=True)

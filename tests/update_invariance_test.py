@@ -2,17 +2,19 @@
 
 import dataclasses
 import functools
-import itertools
-from typing import Any
 
-import flax.struct
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from loss_variants import (
+  KEEP_GRADIENTS,
+  VARIANTS,
+  ChosenBatch,
+  chosen_objective,
+)
 
-from codea1_jax import grpo, losses, train_state, update
+from codea1_jax import losses, train_state, update
 from codea1_jax.models import qwen
 
 CONFIG = qwen.QwenConfig(
@@ -26,21 +28,13 @@ CONFIG = qwen.QwenConfig(
   scan_layers=True,  # compiles faster
 )
 ROWS, PROMPT, LENGTH = 13, 4, 6
-VARIANTS = tuple(itertools.product(grpo.AGGREGATIONS, grpo.RATIOS))
 LOSS = losses.GrpoLossConfig(
   kl_coef=0.1, entropy_coef=0.05, horizon=11, chunk_size=16
 )
 
 
-@flax.struct.dataclass
-class ChosenBatch(train_state.UpdateBatch):
-  """A minibatch that says which variant it is for: one compilation for all."""
-
-  variant: Any = None  # [B, variants], 1 at the chosen one
-
-
 def _all_losses(params, batch, denominators):
-  """The loss of the chosen variant; every other one counts 0 times."""
+  """The loss of the chosen variant."""
   log_probs, entropy = losses.completion_log_probs(
     params,
     CONFIG,
@@ -49,28 +43,7 @@ def _all_losses(params, batch, denominators):
     completion_length=batch.completion_mask.shape[1],
     chunk_size=LOSS.chunk_size,
   )
-  shares = [
-    losses.grpo_objective(
-      dataclasses.replace(LOSS, aggregation=aggregation, ratio=ratio),
-      log_probs,
-      entropy,
-      batch,
-      denominators,
-    )[0]
-    for aggregation, ratio in VARIANTS
-  ]
-  loss = (jnp.stack(shares) * batch.variant[0]).sum()
-  return loss, {"loss": loss}
-
-
-# Gradients as they are: read off changed parameters, they would be rounded.
-KEEP_GRADIENTS = optax.GradientTransformation(
-  init=lambda params: jax.tree.map(jnp.zeros_like, params),
-  update=lambda grads, state, params: (
-    jax.tree.map(jnp.zeros_like, grads),
-    grads,
-  ),
-)
+  return chosen_objective(LOSS, log_probs, entropy, batch, denominators)
 
 
 @functools.cache
