@@ -31,24 +31,8 @@ def _policy(shipped: str, learning_rate: float) -> config_dict.ConfigDict:
   return policy
 
 
-def get_config() -> config_dict.ConfigDict:
-  """The run behind `make train`."""
-  config = config_dict.ConfigDict()
-  config.method = "code_a1"  # or golden_tests, self_play, sft
-  config.seed = 0
-  config.num_steps = 80
-  config.parallel = "pmap"
-  config.train_problems = "shipped:train"  # or a problem file (JSONL)
-  config.max_train_problems = 0  # above 0: so many of them, drawn by the seed
-  config.heldout_problems = "shipped:heldout"
-
-  # The Code LLM takes the smaller steps: it then leaves faulty codes for the
-  # Test LLM to learn from for longer.
-  config.code = _policy("shipped:code_llm", 3e-4)
-  config.test = _policy("shipped:test_llm", 5e-4)
-
-  config.self_play_model = "shipped:both_llm"  # method self_play only
-
+def _add_model(config: config_dict.ConfigDict) -> None:
+  """What is computed with, and what is trained."""
   # Above rank 0, adapters are trained beside one base that both policies and
   # the reference share: code.model and test.model must be one and the same.
   lora = config.lora = config_dict.ConfigDict()
@@ -65,6 +49,9 @@ def get_config() -> config_dict.ConfigDict:
   compute.scan_layers = False  # True compiles one layer, for deep models
   compute.remat = "none"  # or full, dots, dots_no_batch: what is not kept
 
+
+def _add_play(config: config_dict.ConfigDict) -> None:
+  """What both policies write, and what it is worth."""
   rollout = config.rollout = config_dict.ConfigDict()
   rollout.questions = 12  # Q in a step
   rollout.codes = 6  # M of a question
@@ -120,6 +107,9 @@ def get_config() -> config_dict.ConfigDict:
   curriculum.strength = 5.0  # how much likelier e.g. rate 1 is: exp(strength)
   curriculum.end_step = 40  # uniform from here on
 
+
+def _add_learning(config: config_dict.ConfigDict) -> None:
+  """The update."""
   grpo = config.grpo = config_dict.ConfigDict()
   grpo.clip_eps_low = 0.2
   grpo.clip_eps_high = 0.28
@@ -140,6 +130,9 @@ def get_config() -> config_dict.ConfigDict:
   # 512 tokens replaces several, so micro_batch_size should be smaller.
   grpo.pack_length = 0
 
+
+def _add_upkeep(config: config_dict.ConfigDict) -> None:
+  """Everything around the steps."""
   sandbox = config.sandbox = config_dict.ConfigDict()
   sandbox.workers = 0  # 0: one a core
   sandbox.call_cpu_s = 0.5
@@ -164,6 +157,29 @@ def get_config() -> config_dict.ConfigDict:
   checkpoint.every = 20
   checkpoint.keep = 2
 
+
+def get_config() -> config_dict.ConfigDict:
+  """The run behind `make train`."""
+  config = config_dict.ConfigDict()
+  config.method = "code_a1"  # or golden_tests, self_play, sft
+  config.seed = 0
+  config.num_steps = 80
+  config.parallel = "pmap"
+  config.train_problems = "shipped:train"  # or a problem file (JSONL)
+  config.max_train_problems = 0  # above 0: so many of them, drawn by the seed
+  config.heldout_problems = "shipped:heldout"
+
+  # The Code LLM takes the smaller steps: it then leaves faulty codes for the
+  # Test LLM to learn from for longer.
+  config.code = _policy("shipped:code_llm", 3e-4)
+  config.test = _policy("shipped:test_llm", 5e-4)
+
+  config.self_play_model = "shipped:both_llm"  # method self_play only
+
+  _add_model(config)
+  _add_play(config)
+  _add_learning(config)
+  _add_upkeep(config)
   config.dump_every = 10  # steps between rollout dumps for the report
   config.lock()
   return config
