@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 from codea1_jax import (
   adapters,
   checks,
+  devices,
   judging,
   losses,
   rollout,
@@ -18,12 +20,13 @@ from codea1_jax import (
 from codea1_jax import optimizer as optimizers
 from codea1_jax import problems as problem_files
 from codea1_jax import update as updates
+from codea1_jax.devices import Parallel
+from codea1_jax.hosts import HostError, Hosts, SharedPool
 from codea1_jax.models import hub
 from codea1_jax.player import Player
 from codea1_jax.sandbox import Limits, SandboxPool
 from codea1_jax.tiny import DATA
 from codea1_jax.types import Problem
-from codea1_jax.update import Parallel
 
 _SHIPPED = "shipped:"
 # Whose parameters a method trains; self-play's one policy is the coder's.
@@ -56,13 +59,19 @@ class Run:
   workdir: pathlib.Path
   problems: tuple[Problem, ...]
   heldout: tuple[Problem, ...]
-  parallel: Parallel
-  pool: SandboxPool
+  hosts: Hosts
+  parallel: dict[str, Parallel]  # a role's devices
+  pool: SandboxPool | SharedPool
   code: Player
   test: Player
   evaluators: dict[str, Any]  # samplers for evaluation, by name
   initial_state: Callable[[], train_state.RunState]  # on the devices
   resume: bool  # the workdir already holds this config's run
+
+  @property
+  def split(self) -> bool:
+    """Whether each policy has devices of its own."""
+    return self.config.placement == "split"
 
 
 @contextlib.contextmanager
@@ -78,22 +87,27 @@ def open_run(config: Any, workdir: str | pathlib.Path) -> Iterator[Run]:
   """
   workdir = pathlib.Path(workdir)
   with contextlib.ExitStack() as stack:
+    hosts = Hosts()
     try:
-      run = _build(config, workdir, stack)
+      run = _build(config, workdir, hosts, stack)
+    except HostError as error:
+      raise InputError(str(error)) from error
     except (ValueError, TypeError, OSError) as error:
-      line = " ".join(str(error).split())
-      raise InputError(line or repr(error)) from error
+      line = " ".join(str(error).split()) or repr(error)
+      hosts.fail(line)
+      raise InputError(line) from error
     yield run
 
 
-def _build(config, workdir, stack) -> Run:
+def _build(config, workdir, hosts: Hosts, stack) -> Run:
   checks.check_values(config)
+  parallel = _make_parallel(config)
   resume = checks.holds_this_run(workdir, config)
   problems, heldout = _load_problem_sets(config)
-  policies = _load_policies(config)
-  pool = stack.enter_context(open_pool(config.sandbox))
+  policies = _load_policies(config, parallel)
+  pool = hosts.share(stack.enter_context(open_pool(config.sandbox)))
+  _check_hosts(config, hosts, resume)
   checks.check_ground_truths((*problems, *heldout), pool)
-  parallel = updates.make_parallel(config.parallel)
   players, make_states, evaluators = {}, {}, {}
   frozen, references = _still_parameters(config, policies, parallel)
   for role, (policy, params) in policies.items():
@@ -101,16 +115,23 @@ def _build(config, workdir, stack) -> Run:
     if config.lora.rank:
       trained = adapters.start(config, role, policy.model_config)
     players[role], make_states[role] = _make_player(
-      config, role, policy, trained, frozen, references[role], parallel
+      config,
+      role,
+      policy,
+      trained,
+      frozen[role],
+      references[role],
+      parallel[role],
     )
-    evaluators |= _make_evaluators(config, role, policy, parallel)
+    evaluators |= _make_evaluators(config, role, policy, parallel[role])
 
   def initial_state() -> train_state.RunState:
     return train_state.RunState(
       make_states["code"](), make_states["test"](), judging.empty_book(config)
     )
 
-  if not resume:  # last: a mistake above must not claim the workdir
+  if not resume and hosts.writes:
+    # Last: a mistake above must not claim the workdir.
     workdir.mkdir(parents=True, exist_ok=True)
     text = json.dumps(json.loads(config.to_json()), indent=2)
     (workdir / "config.json").write_text(text + "\n")
@@ -119,6 +140,7 @@ def _build(config, workdir, stack) -> Run:
     workdir,
     problems,
     heldout,
+    hosts,
     parallel,
     pool,
     players["code"],
@@ -127,6 +149,28 @@ def _build(config, workdir, stack) -> Run:
     initial_state,
     resume,
   )
+
+
+def _make_parallel(config) -> dict[str, Parallel]:
+  """Both roles' devices: the same ones, or a half for each."""
+  if config.placement == "colocated":
+    both = devices.make_parallel(config.parallel, **config.mesh)
+    return {"code": both, "test": both}
+  halves = devices.halves()
+  return {
+    role: devices.make_parallel(config.parallel, half, **config.mesh)
+    for role, half in zip(("code", "test"), halves)
+  }
+
+
+def _check_hosts(config, hosts: Hosts, resume: bool) -> None:
+  """All hosts have the same config and see the same workdir."""
+  seen = hosts.gather((config.to_json(), resume))
+  for index, (text, resumes) in enumerate(seen):
+    if text != seen[0][0]:
+      raise ValueError(f"host {index} has another config than host 0")
+    if resumes != seen[0][1]:
+      raise ValueError(f"host {index} sees another workdir than host 0")
 
 
 def _load_problem_sets(config):
@@ -143,22 +187,28 @@ def _load_problem_sets(config):
   return problems, heldout
 
 
-def _load_policies(config) -> dict[str, tuple[rollout.Policy, Any]]:
+def _load_policies(
+  config, parallel: dict[str, Parallel]
+) -> dict[str, tuple[rollout.Policy, Any]]:
   """Both roles' policies with their parameters; in self-play, and as the base
   of adapters, one for both."""
+
+  def load(role, model):
+    shardings = None
+    if config.parallel == "mesh":  # no device could hold all of it
+      shardings = parallel[role].shardings
+    return rollout.load_policy(
+      resolve_model(model), shardings=shardings, **config.compute
+    )
+
   shared = config.code.model if config.lora.rank else None
   if config.method == "self_play":
     shared = config.self_play_model
   if shared:
-    both = rollout.load_policy(resolve_model(shared), **config.compute)
+    both = load("code", shared)
     policies = {"code": both, "test": both}
   else:
-    policies = {
-      role: rollout.load_policy(
-        resolve_model(config[role].model), **config.compute
-      )
-      for role in ("code", "test")
-    }
+    policies = {r: load(r, config[r].model) for r in ("code", "test")}
   for role, (policy, _) in policies.items():
     checks.check_context(config, role, policy.model_config.context_length)
   return policies
@@ -236,20 +286,24 @@ def _still_parameters(config, policies, parallel):
   """What is held on the devices and never changes, each copy once.
 
   Returns:
-    The base that adapters stand beside, or None; and for each role the
+    For each role the base that its adapters stand beside, or None; and the
     reference of its KL term, or None: the base, or the policy as loaded.
   """
-  frozen = None
-  if config.lora.rank:
-    frozen = parallel.replicate(policies["code"][1])
-  references, copies = dict.fromkeys(policies), {}
-  for role in _REWARDED[config.method]:
-    if not _loss_config(config, role).needs_reference:
-      continue
-    params = policies[role][1]
-    if frozen is None and id(params) not in copies:  # self-play's are one
-      copies[id(params)] = parallel.replicate(params)
-    references[role] = copies.get(id(params), frozen)
+  copies = {}
+
+  def placed(role):
+    where, params = parallel[role], policies[role][1]
+    if (where, id(params)) not in copies:  # self-play's are one
+      copies[where, id(params)] = where.place(params)
+    return copies[where, id(params)]
+
+  frozen, references = dict.fromkeys(policies), dict.fromkeys(policies)
+  for role in policies:
+    if config.lora.rank:
+      frozen[role] = placed(role)
+    rewarded = role in _REWARDED[config.method]
+    if rewarded and _loss_config(config, role).needs_reference:
+      references[role] = placed(role)
   return frozen, references
 
 
@@ -282,6 +336,7 @@ def _make_player(config, role, policy, params, frozen, reference, parallel):
     loss = losses.sft_loss(policy.model_config)
   player = Player(
     role=role,
+    parallel=parallel,
     policy=policy,
     draw=rollout.make_sampler(
       policy, _sampling(config, role, samples), parallel
@@ -306,14 +361,14 @@ def _make_player(config, role, policy, params, frozen, reference, parallel):
     groups_a_step=_groups_a_step(config, role),
     importance_cap=grpo.importance_cap,
     pack_length=grpo.pack_length,
-    rows_multiple=parallel.num_devices * grpo.micro_batch_size,
+    rows_multiple=parallel.num_groups * grpo.micro_batch_size,
   )
 
-  def make_state():
-    state = train_state.create_policy_state(params, optimizer)
-    return parallel.replicate(state)
-
-  return player, make_state
+  create = parallel.map(
+    functools.partial(train_state.create_policy_state, optimizer=optimizer),
+    gives="params",
+  )
+  return player, lambda: create(parallel.place(params))
 
 
 def _sampling(config, role, num_samples, temperature=None, top_p=1.0):

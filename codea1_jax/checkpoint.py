@@ -2,14 +2,16 @@
 
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 
 from codea1_jax.curriculum import PassRates
+from codea1_jax.devices import Parallel
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.train_state import RunState
-from codea1_jax.update import Parallel
 
 
 class Checkpoints:
@@ -25,7 +27,7 @@ class Checkpoints:
   def latest_step(self) -> int | None:
     return self._manager.latest_step()
 
-  def save(self, state: RunState, parallel: Parallel) -> None:
+  def save(self, state: RunState, parallel: Mapping[str, Parallel]) -> None:
     """Writes both policies and the book in one commit; once a step."""
     if state.step in self._manager.all_steps():
       return
@@ -45,8 +47,11 @@ class Checkpoints:
     )
     self._manager.wait_until_finished()
 
-  def restore(self, state: RunState, parallel: Parallel) -> RunState:
-    """The newest checkpoint; `state` gives structure, shapes and types.
+  def restore(
+    self, state: RunState, parallel: Mapping[str, Parallel]
+  ) -> RunState:
+    """The newest checkpoint; `state` gives structure, shapes and types, and on
+    a mesh how it is cut; it may be another mesh than the one that saved.
 
     Raises:
       FileNotFoundError: there is none.
@@ -54,7 +59,9 @@ class Checkpoints:
     step = self.latest_step()
     if step is None:
       raise FileNotFoundError(f"no checkpoint below {self._directory}")
-    template = _policies(state, parallel)
+    template = jax.tree.map(
+      ocp.utils.to_shape_dtype_struct, _policies(state, parallel)
+    )
     restored = self._manager.restore(
       step,
       args=ocp.args.Composite(
@@ -62,7 +69,10 @@ class Checkpoints:
         game=ocp.args.JsonRestore(),
       ),
     )
-    policies = parallel.replicate(restored["policies"])
+    policies = {
+      role: parallel[role].place(policy)
+      for role, policy in restored["policies"].items()
+    }
     game = restored["game"]
     return RunState(
       code=policies["code"],
@@ -102,6 +112,11 @@ def read_book(workdir: str | pathlib.Path) -> MistakeBook:
   return MistakeBook.from_json(json.dumps(restored["game"]["book"]))
 
 
-def _policies(state: RunState, parallel: Parallel) -> dict[str, Any]:
+def _policies(
+  state: RunState, parallel: Mapping[str, Parallel]
+) -> dict[str, Any]:
   """One copy of each policy, whatever the number of devices."""
-  return parallel.unreplicate({"code": state.code, "test": state.test})
+  return {
+    role: parallel[role].fetch(getattr(state, role))
+    for role in ("code", "test")
+  }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from codea1_jax import (
+  devices,
   evaluation,
   grpo,
   judging,
@@ -48,6 +49,7 @@ _RANGES = (
       *("max_rows", "slot_samples", "bucket"),
     )
   ),
+  *((f"mesh.{axis}", -1, _MANY) for axis in ("data", "fsdp", "tensor")),
   ("rollout.temperature", 0.01, 100),
   ("lora.rank", 0, _MANY),
   ("lora.alpha", 0, _MANY),
@@ -90,6 +92,8 @@ def check_values(config: Any) -> None:
   """Names and ranges that would otherwise fail in the middle of a run."""
   for field, value, known in (
     ("method", config.method, METHODS),
+    ("parallel", config.parallel, devices.KINDS),
+    ("placement", config.placement, ("colocated", "split")),
     ("rewards.preset", config.rewards.preset, rewards.PRESETS),
     ("prompts.preset", config.prompts.preset, prompts.PRESETS),
     (
@@ -144,6 +148,10 @@ def _check_combinations(config: Any) -> None:
       config.lora.rank and len(models) > 1 and config.method != "self_play",
       f"lora.rank is {config.lora.rank}: code.model and test.model must be the"
       f" same base, not {' and '.join(sorted(models))}",
+    ),
+    (
+      config.placement == "split" and config.method != "code_a1",
+      f"placement is split: method {config.method} trains one policy only",
     ),
     (
       adapters and not config.lora.rank,

@@ -5,6 +5,7 @@ Letters: Q questions, M codes a question, N suites a code.
 
 import dataclasses
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from codea1_jax.types import ParsedCode, Problem
 # A seed is (run's seed, step, one of these).
 CODE, TEST = 0, 1
 _SEEDS = 2**32  # more than there are seeds of runs
+_PARTS = 4  # of a round, where two policies write at once
 _ROUND_SIZES = 4  # of rounds that refill: each is compiled by itself
 
 
@@ -134,14 +136,47 @@ def _play_rounds(
 def _play_round(run, state, coder, tester, number: int, batch, clock) -> Round:
   """One round of a step: texts, then what they are worth."""
   seed = (run.config.seed, state.step, *([number] if number else []))
-  code_samples, codes = sample_codes(run, coder, batch, seed)
-  suite_samples, suites = sample_suites(run, tester, batch, codes, seed)
+  code_samples, codes, suite_samples, suites = _write(
+    run, coder, tester, batch, seed
+  )
   clock.lap("rollout")
   judgement = judging.judge(
     run.config, batch, codes, suites, state.book, run.pool, seed
   )
   clock.lap("sandbox")
   return Round(batch, code_samples, codes, suite_samples, judgement)
+
+
+def _write(run: Run, coder, tester, batch, seed):
+  """Codes [Q][M] and suites [Q][M][N], each with its samples.
+
+  Where each policy has devices of its own, the suites for some questions are
+  written while the codes of the next ones are.
+  """
+  if not run.split:
+    code_samples, codes = sample_codes(run, coder, batch, seed)
+    return code_samples, codes, *sample_suites(run, tester, batch, codes, seed)
+  size = -(-len(batch) // _PARTS)
+  code_parts, suite_parts = [], []
+  with futures.ThreadPoolExecutor(1) as other_devices:
+    for first in range(0, len(batch), size):
+      part = batch[first : first + size]
+      code_parts.append(sample_codes(run, coder, part, seed, first))
+      codes = code_parts[-1][1]
+      suite_parts.append(
+        other_devices.submit(
+          sample_suites, run, tester, part, codes, seed, first
+        )
+      )
+    suite_parts = [part.result() for part in suite_parts]
+  code_samples, codes = zip(*code_parts)
+  suite_samples, suites = zip(*suite_parts)
+  return (
+    join_samples(code_samples),
+    [row for part in codes for row in part],
+    join_samples(suite_samples),
+    [row for part in suites for row in part],
+  )
 
 
 def _join(rounds: Sequence[Round]) -> Round:
@@ -246,12 +281,13 @@ def observe(
 
 
 def sample_codes(
-  run: Run, state: PolicyState, batch: Sequence[Problem], seed
+  run: Run, state: PolicyState, batch: Sequence[Problem], seed, first: int = 0
 ) -> tuple[Samples, list[list[ParsedCode]]]:
-  """M codes a question: the samples, and the programs [Q][M] in them."""
+  """M codes a question: the samples, and the programs [Q][M] in them; before
+  these questions the step has `first` others."""
   preset = run.config.prompts.preset
   chats = [prompts.code_messages(p, preset=preset) for p in batch]
-  samples = run.code.sample(state.params, chats, (*seed, CODE))
+  samples = run.code.sample(state.params, chats, (*seed, CODE), first)
   texts = [[c.text for c in row] for row in samples.completions]
   codes = judging.parse_codes(batch, texts)
   return samples, codes
@@ -269,7 +305,9 @@ def test_chat(config: Any, problem: Problem, program: str) -> prompts.Messages:
   )
 
 
-def sample_suites(run: Run, state: PolicyState, batch, codes, seed):
+def sample_suites(
+  run: Run, state: PolicyState, batch, codes, seed, first: int = 0
+):
   """N suites a code: samples [Q * M][N], (suite, non-printable) [Q][M][N]."""
   config = run.config
   chats = [
@@ -277,7 +315,8 @@ def sample_suites(run: Run, state: PolicyState, batch, codes, seed):
     for problem, row in zip(batch, codes)
     for code in row
   ]
-  samples = run.test.sample(state.params, chats, (*seed, TEST))
+  first *= config.rollout.codes
+  samples = run.test.sample(state.params, chats, (*seed, TEST), first)
   texts = iter([c.text for c in row] for row in samples.completions)
   by_code = [[next(texts) for _ in row] for row in codes]
   suites = judging.parse_suites(batch, by_code, config.rollout.tests)

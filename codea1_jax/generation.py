@@ -1,12 +1,13 @@
 """Continuous batching: any number of prompts through a bounded decode batch.
 
-The host keeps a queue a device. Whenever enough slots have ended, their samples
+The host keeps a queue a group. Whenever enough slots have ended, their samples
 are read and the next ones begin in them; when nothing waits any more, the batch
 shrinks with what is left of it. Shapes are few: one prompt length a call, and
 the batch's size and some halves of it.
 
 Letters: P prompts, N samples a prompt, C slots of W samples, T most new tokens,
-G devices, U prompts that are prefilled together on a device.
+G groups of slots (devices.py), U prompts of a group that are prefilled
+together.
 """
 
 import collections
@@ -15,13 +16,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from codea1_jax import sampling
+from codea1_jax.devices import Parallel
 from codea1_jax.drawing import Filters
-from codea1_jax.models import decoding, qwen
-from codea1_jax.update import Parallel
+from codea1_jax.models import axes, decoding, qwen
 
 _REFILL = 8  # a refill waits until one in so many slots has ended
 _SMALLEST = 8  # rows; a smaller batch decodes no faster
@@ -41,7 +41,7 @@ class SamplingConfig:
   top_k: int = 0
   min_p: float = 0.0
   bucket: int = 32  # prompts are padded up to steps that are multiples of it
-  max_rows: int = 512  # samples that a device decodes at a time
+  max_rows: int = 512  # samples that a group decodes at a time
   slot_samples: int = 1  # of a prompt, that share its cache and begin together
 
   def __post_init__(self):
@@ -69,7 +69,7 @@ class SamplingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class _Device:
-  """The compiled steps, each over a leading axis of devices."""
+  """The compiled steps, each over all groups."""
 
   prepare: Callable
   prefill: Callable
@@ -99,36 +99,59 @@ def _compile(
   def prefill(params, tokens, valid):
     micro_batch = max(1, _PREFILL_TOKENS // tokens.shape[1])
     return decoding.prefill(
-      params, model_config, tokens, valid, micro_batch=micro_batch
+      params,
+      model_config,
+      tokens,
+      valid,
+      micro_batch=micro_batch,
+      groups=groups,
     )
 
   def empty(prompts, slots):
     return sampling.empty_slots(
       model_config,
-      slots,
+      groups * slots,
       width,
       prompt_length=prompts.valid.shape[1],
       max_new_tokens=max_new_tokens,
     )
 
   def advance(params, slots, stop_at, temperature):
-    return sampling.advance(
+    slots = sampling.advance(
       params,
       model_config,
       slots,
       stop_at,
-      temperature=temperature,
+      temperature=temperature.reshape(-1)[0],
       filters=filters,
       eos_ids=eos_ids,
     )
+    return slots, slots.ended
 
+  def prepare(params):
+    params = qwen.unstack(
+      params, model_config, by_rows=not parallel.cuts_layers
+    )
+    # A step would have to gather what is cut along fsdp, and all steps do.
+    return axes.constrain_tree(params, whole=("embed",))
+
+  groups = parallel.groups_inside
   return _Device(
-    prepare=parallel.map(functools.partial(qwen.unstack, config=model_config)),
-    prefill=parallel.map(prefill),
-    empty=parallel.map(empty, static_broadcasted_argnums=(1,)),
-    admit=parallel.map(sampling.admit, donate_argnums=(0,)),
-    advance=parallel.map(advance, donate_argnums=(1,)),
-    select=parallel.map(sampling.select),
+    prepare=parallel.map(prepare, gives="held"),
+    prefill=parallel.map(prefill, gives="held"),
+    empty=parallel.map(empty, static=(1,), gives="held"),
+    admit=parallel.map(
+      functools.partial(sampling.admit, groups=groups),
+      held=(0, 1),
+      donate=(0,),
+      gives="held",
+    ),
+    advance=parallel.map(
+      advance, held=(0, 1), donate=(1,), gives=("held", "rows")
+    ),
+    select=parallel.map(
+      functools.partial(sampling.select, groups=groups), gives="held"
+    ),
     collect=parallel.map(functools.partial(sampling.collect, pad_id=pad_id)),
   )
 
@@ -144,18 +167,18 @@ class _Queue:
   config: SamplingConfig
   keys: np.ndarray  # [P, N, ...] uint32
   limit: np.ndarray  # [P, N] int32
-  waiting: list[collections.deque[int]]  # a device
+  waiting: list[collections.deque[int]]  # a group
   held: np.ndarray  # [G, C] part in a slot, -1: none
   place: np.ndarray  # [P] where the prompt lies among those prefilled
 
   def enqueue(self, chunk: np.ndarray) -> None:
     """Lets the prompts [G, U] just prefilled wait; -1 is a filler."""
-    for device, prompts in enumerate(chunk):
+    for group, prompts in enumerate(chunk):
       for place, prompt in enumerate(prompts):
         if prompt >= 0:
           self.place[prompt] = place
           first = int(prompt) * self.config.parts
-          self.waiting[device].extend(range(first, first + self.config.parts))
+          self.waiting[group].extend(range(first, first + self.config.parts))
 
   def samples(self, part: int) -> tuple[int, slice]:
     """A part's prompt, and which of its samples it has."""
@@ -170,15 +193,15 @@ class _Queue:
     source = np.full(self.held.shape, -1, np.int32)
     keys = np.zeros((*shape, self.keys.shape[-1]), np.uint32)
     limit = np.zeros(shape, np.int32)
-    for device, waiting in enumerate(self.waiting):
-      for slot in np.flatnonzero(self.held[device] < 0)[: len(waiting)]:
+    for group, waiting in enumerate(self.waiting):
+      for slot in np.flatnonzero(self.held[group] < 0)[: len(waiting)]:
         part = waiting.popleft()
         prompt, samples = self.samples(part)
         count = samples.stop - samples.start
-        self.held[device, slot] = part
-        source[device, slot] = self.place[prompt]
-        keys[device, slot, :count] = self.keys[prompt, samples]
-        limit[device, slot, :count] = self.limit[prompt, samples]
+        self.held[group, slot] = part
+        source[group, slot] = self.place[prompt]
+        keys[group, slot, :count] = self.keys[prompt, samples]
+        limit[group, slot, :count] = self.limit[prompt, samples]
     return (source, keys, limit) if (source >= 0).any() else None
 
   def stop_at(self, more: bool, smaller: int) -> np.ndarray:
@@ -192,15 +215,15 @@ class _Queue:
     return np.maximum(stop, 0).astype(np.int32)
 
 
-def _chunks(used: np.ndarray, devices: int, size: int) -> list[np.ndarray]:
+def _chunks(used: np.ndarray, groups: int, size: int) -> list[np.ndarray]:
   """Prompts in use as arrays [G, U] of their numbers, -1 for fillers."""
   prompts = np.flatnonzero(used)
   chunks = []
-  for start in range(0, len(prompts), devices * size):
-    chunk = np.full(devices * size, -1)
-    part = prompts[start : start + devices * size]
+  for start in range(0, len(prompts), groups * size):
+    chunk = np.full(groups * size, -1)
+    part = prompts[start : start + groups * size]
     chunk[: len(part)] = part
-    chunks.append(chunk.reshape(size, devices).T)
+    chunks.append(chunk.reshape(size, groups).T)
   return chunks
 
 
@@ -224,17 +247,17 @@ def make_generate(
   Args:
     model_config: the policy's shape.
     config: how to draw, and in what batches.
-    parallel: where the replicated parameters lie.
+    parallel: where the parameters lie.
     eos_ids: tokens that end a sample.
     pad_id: fills samples after their end.
 
   Returns:
-    generate(replicated params, tokens [P, L], valid [P, L], keys [P, N, ...],
+    generate(placed params, tokens [P, L], valid [P, L], keys [P, N, ...],
     limit [P, N]) -> numpy arrays [P, N, T]. Keys are raw PRNG key data, limit
     is the most tokens of each sample. A prompt without a valid token has no
     completion. A sample depends on its key and prompt alone.
   """
-  num, width = parallel.num_devices, config.width
+  num, width = parallel.num_groups, config.width
   device = _compile(
     model_config,
     width,
@@ -259,7 +282,7 @@ def make_generate(
     queues = [collections.deque() for _ in range(num)]
     place = np.zeros(count, np.int32)
     queue = _Queue(config, np.asarray(keys), limit, queues, held, place)
-    params = _prepare(device, params, model_config)
+    params = _prepare(device, params, model_config, parallel)
     slots = None
     while chunks or any(queue.waiting) or (queue.held >= 0).any():
       if chunks and not any(queue.waiting):
@@ -275,10 +298,10 @@ def make_generate(
         slots = device.admit(slots, prompts, *admitted)
       smaller = _smaller(queue.held.shape[1], width, full)
       stop_at = queue.stop_at(bool(chunks), smaller)
-      slots = device.advance(params, slots, stop_at, temperature)
-      ended = np.asarray(slots.ended).all(-1) & (queue.held >= 0)
+      slots, ended = device.advance(params, slots, stop_at, temperature)
+      ended = parallel.to_host(ended).all(-1) & (queue.held >= 0)
       if ended.any():
-        _read(device.collect(slots), queue, ended, output)
+        _read(parallel.to_host(device.collect(slots)), queue, ended, output)
       queue.held[ended] = -1
       if not (chunks or any(queue.waiting)) and smaller:
         slots = _shrink(device, slots, queue, smaller)
@@ -287,8 +310,10 @@ def make_generate(
   return generate
 
 
-def _prepare(device: _Device, params, model_config: qwen.QwenConfig):
+def _prepare(device: _Device, params, model_config, parallel: Parallel):
   """Parameters for the decode loop; what stays as it is is not copied."""
+  if parallel.kind == "mesh":  # what it is cut along does not stay
+    return device.prepare(params)
   dtype = np.dtype(model_config.dtype)
   kept = {
     name: value
@@ -310,7 +335,6 @@ def _blank(count, config: SamplingConfig, pad_id) -> sampling.SampleOutput:
 
 def _read(collected, queue: _Queue, ended, output) -> None:
   """Copies the samples of ended slots to where they belong."""
-  collected = jax.tree.map(np.asarray, collected)
   for at in zip(*np.nonzero(ended), strict=True):
     prompt, samples = queue.samples(int(queue.held[at]))
     for all, new in zip(output, collected, strict=True):

@@ -6,7 +6,10 @@ memory low: what one of them adds to the head's gradient is as large as the
 head, 0.5 GB at V = 151,936 and D = 896, while a chunk of the vocabulary owns
 its rows of that gradient and is done with them.
 
-Letters: N tokens, D hidden, V vocabulary, C entries of a chunk.
+On a mesh that cuts the vocabulary a chunk has as many entries of each part.
+
+Letters: N tokens, D hidden, V vocabulary, C entries of a chunk, S parts of the
+vocabulary.
 """
 
 import functools
@@ -14,6 +17,8 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+from codea1_jax.models import axes
 
 # Of 512 to 4,096 the fastest at V = 151,936 and no slower than others elsewhere
 # (experiments/benchmark_log_probs.py, on a CPU).
@@ -37,8 +42,8 @@ def token_log_probs(
     hidden: [B, T, D] final hidden states, each of which predicts its target.
     head: [V, D] output embedding; multiplied in the dtype of `hidden`.
     targets: [B, T] int token ids.
-    chunk_size: vocabulary entries whose logits exist at a time; None, or at
-      least V, for one plain pass that JAX differentiates.
+    chunk_size: vocabulary entries whose logits exist at a time on a device;
+      None, or at least V, for one plain pass that JAX differentiates.
     temperature: the sampling temperature that log-probs refer to.
 
   Returns:
@@ -49,6 +54,8 @@ def token_log_probs(
     ValueError: chunk_size is below 1.
   """
   batch, length, width = hidden.shape
+  # What a mesh cuts along D every token needs: gathered once, not a chunk.
+  head = axes.constrain(head, "vocab", None)
   inputs = hidden.reshape(-1, width), head, targets.reshape(-1)
   if chunk_size is not None and chunk_size < 1:
     raise ValueError(f"chunk_size {chunk_size} is below 1")
@@ -89,25 +96,25 @@ def _chunked(hidden, head, targets, chunk_size, temperature):
 def _forward(hidden, head, targets, chunk_size, temperature):
   """Running sums of exp(z) and exp(z) z, relative to the largest z so far."""
 
+  parts = axes.shards("vocab")
+  head_SVD = head.reshape(parts, -1, head.shape[1])
+
   def step(start, size, carry):
     top, total, weighted, chosen = carry
-    rows = _rows(head, start, size)
+    rows = _rows(head_SVD, start, size)
     logits = _logits(hidden, rows, temperature)
     new_top = jnp.maximum(top, logits.max(-1))
     exps = jnp.exp(logits - new_top[:, None])
     shrink = jnp.exp(top - new_top)
     total = total * shrink + exps.sum(-1)
     weighted = weighted * shrink + (exps * logits).sum(-1)
-    place = targets - start
-    found = jnp.take_along_axis(
-      logits, jnp.clip(place, 0, size - 1)[:, None], axis=-1
-    )[:, 0]
-    chosen = jnp.where((place >= 0) & (place < size), found, chosen)
+    found, inside = _find(logits, targets, start, size, head_SVD.shape)
+    chosen = jnp.where(inside, found, chosen)
     return new_top, total, weighted, chosen
 
   zeros = jnp.zeros(targets.shape, jnp.float32)
   carry = (zeros - jnp.inf, zeros, zeros, zeros)
-  carry = _over_chunks(step, carry, head.shape[0], chunk_size)
+  carry = _over_chunks(step, carry, head_SVD.shape[1], chunk_size)
   top, total, weighted, chosen = carry
   normalizer = top + jnp.log(total)
   entropy = normalizer - weighted / total
@@ -120,24 +127,27 @@ def _backward(chunk_size, temperature, residuals, cotangents):
   dz = g (1[y] - p) - h p (log p + H)."""
   hidden, head, targets, normalizer, entropy = residuals
   g_N1, h_N1 = (x[:, None] for x in cotangents)
+  parts = axes.shards("vocab")
+  head_SVD = head.reshape(parts, -1, head.shape[1])
 
   def step(start, size, carry):
     d_hidden, d_head = carry
-    rows = _rows(head, start, size).astype(hidden.dtype)
+    rows = _rows(head_SVD, start, size).astype(hidden.dtype)
     log_p = _logits(hidden, rows, temperature) - normalizer[:, None]
-    chosen = (targets - start)[:, None] == jnp.arange(size)[None]
+    chosen = targets[:, None] == _entries(start, size, head_SVD.shape)[None]
     d_logits = jnp.where(chosen, g_N1, 0.0)
     d_logits -= jnp.exp(log_p) * (g_N1 + h_N1 * (log_p + entropy[:, None]))
     d_logits /= temperature
     multiply = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
     d_rows = multiply("NC,ND->CD", d_logits, hidden).astype(head.dtype)
-    d_head = lax.dynamic_update_slice_in_dim(d_head, d_rows, start, axis=0)
+    d_rows = d_rows.reshape(parts, size, -1)
+    d_head = lax.dynamic_update_slice_in_dim(d_head, d_rows, start, axis=1)
     return d_hidden + multiply("NC,CD->ND", d_logits, rows), d_head
 
-  carry = jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(head)
-  carry = _over_chunks(step, carry, head.shape[0], chunk_size)
+  carry = jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(head_SVD)
+  carry = _over_chunks(step, carry, head_SVD.shape[1], chunk_size)
   d_hidden, d_head = carry
-  return d_hidden.astype(hidden.dtype), d_head, None
+  return d_hidden.astype(hidden.dtype), d_head.reshape(head.shape), None
 
 
 _chunked.defvjp(_forward, _backward)
@@ -152,8 +162,29 @@ def _over_chunks(step, carry, vocab_size, chunk_size):
   return step(vocab_size - rest, rest, carry) if rest else carry
 
 
-def _rows(head, start, size):
-  """head[start : start + size]. Without the barrier XLA's CPU backend takes a
-  bfloat16 head's conversion to float32, all of it, out of the loop."""
-  head, start = lax.optimization_barrier((head, start))
-  return lax.dynamic_slice_in_dim(head, start, size, axis=0)
+def _rows(head_SVD, start, size):
+  """As many rows of each part, one part after the other. Without the barrier
+  XLA's CPU backend takes a bfloat16 head's conversion to float32, all of it,
+  out of the loop."""
+  head_SVD, start = lax.optimization_barrier((head_SVD, start))
+  rows = lax.dynamic_slice_in_dim(head_SVD, start, size, axis=1)
+  return rows.reshape(-1, head_SVD.shape[-1])
+
+
+def _entries(start, size, shape):
+  """Which entries of the vocabulary the rows of a chunk are."""
+  parts, each, _ = shape
+  entries = start + jnp.arange(size)
+  return (jnp.arange(parts)[:, None] * each + entries[None]).reshape(-1)
+
+
+def _find(logits, targets, start, size, shape):
+  """The targets' logits in a chunk, and whether they are in it."""
+  if shape[0] > 1:  # a device has its part's only: sum instead of looking up
+    is_target = targets[:, None] == _entries(start, size, shape)[None]
+    found = jnp.where(is_target, logits, 0.0).sum(-1)
+    return found, is_target.any(-1)
+  place = targets - start
+  clipped = jnp.clip(place, 0, size - 1)[:, None]
+  found = jnp.take_along_axis(logits, clipped, axis=-1)[:, 0]
+  return found, (place >= 0) & (place < size)

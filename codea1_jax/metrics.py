@@ -44,15 +44,20 @@ class MetricsWriter:
     workdir: str | os.PathLike,
     name: str = "metrics.jsonl",
     tensorboard: bool = False,
+    writes: bool = True,
   ):
     self.path = pathlib.Path(workdir) / name
-    self.path.parent.mkdir(parents=True, exist_ok=True)
-    _drop_torn_line(self.path)
-    self._make_board = _import_tensorboard() if tensorboard else None
+    self._writes = writes  # of several hosts one does
+    if writes:
+      self.path.parent.mkdir(parents=True, exist_ok=True)
+      _drop_torn_line(self.path)
+    self._make_board = _import_tensorboard() if tensorboard and writes else None
     self._board = None
 
   def write(self, step: int, metrics: Mapping[str, Any]) -> None:
     """Appends {"step": step, **metrics}; NaN is written as the text "nan"."""
+    if not self._writes:
+      return
     row = {"step": int(step)} | {k: _plain(v) for k, v in metrics.items()}
     line = json.dumps(row, allow_nan=False) + "\n"
     with open(self.path, "a", encoding="utf-8") as f:
@@ -62,7 +67,7 @@ class MetricsWriter:
 
   def truncate_after(self, step: int) -> None:
     """Drops the lines of later steps: what a resumed run does once more."""
-    if not self.path.exists():
+    if not self._writes or not self.path.exists():
       return
     kept = self.path.with_name(self.path.name + ".tmp")
     with open(self.path, "rb") as old, open(kept, "wb") as new:

@@ -14,6 +14,7 @@ import optax
 
 from codea1_jax import grpo, packing, rollout
 from codea1_jax import update as updates
+from codea1_jax.devices import Parallel
 from codea1_jax.train_state import PolicyState, UpdateBatch
 from codea1_jax.types import Completion
 
@@ -61,13 +62,14 @@ class Player:
   """One role's policy, compiled functions and settings."""
 
   role: str  # "code" or "test"; prefix of metrics, part of the seed
+  parallel: Parallel
   policy: rollout.Policy
   draw: Callable  # rollout.make_sampler's, for training
   score: Callable  # update.make_score's
   update: Callable  # update.make_update's
   learning_rate: optax.Schedule
-  reference: Any  # replicated params of the KL term, or None
-  # Replicated parameters that are not trained, and what makes all of them of
+  reference: Any  # placed params of the KL term, or None
+  # Placed parameters that are not trained, and what makes all of them of
   # these and the trained ones; None and None where all are trained.
   frozen: Any
   bind: updates.Bind | None
@@ -94,11 +96,16 @@ class Player:
     return prompts, cut / len(prompts)
 
   def sample(
-    self, params: Any, chats: Sequence[Messages], seed: Sequence[int]
+    self,
+    params: Any,
+    chats: Sequence[Messages],
+    seed: Sequence[int],
+    first: int = 0,
   ) -> Samples:
-    """`n` completions of each chat; the same seed gives the same text."""
+    """`n` completions of each chat, the same for the same seed; of chats that
+    come in several calls, `first` is how many came before."""
     prompts, cut_share = self.encode(chats)
-    drawn = self.draw(self.full(params), prompts, seed)
+    drawn = self.draw(self.full(params), prompts, seed, first=first)
     return Samples(prompts, drawn, cut_share)
 
   def supervised(
@@ -124,7 +131,7 @@ class Player:
     """Rows of one step, scored by the policy that sampled them.
 
     Args:
-      params: replicated, as they sampled.
+      params: placed, as they sampled.
       rows: [B] prompts and completions.
       advantages: [B].
       mask: [B] bool, False: the row stays out of the loss.

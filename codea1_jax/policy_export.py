@@ -36,7 +36,7 @@ def export_policy(
       f"method {run.config.method} trains {' and '.join(trained)}, not {role}"
     )
   player = {"code": run.code, "test": run.test}[role]
-  params = run.parallel.unreplicate(getattr(state, role).params)
+  params = player.parallel.fetch(getattr(state, role).params)
   config, base = player.policy.model_config, player.policy.directory
   if player.frozen is None:
     if only_adapter:
@@ -52,7 +52,7 @@ def export_policy(
         base_model=run.config[role].model.removeprefix("hub:"),
       )
       return
-    frozen = run.parallel.unreplicate(player.frozen)
+    frozen = player.parallel.fetch(player.frozen)
     params = lora.merge(frozen, config, params, settings)
   convert.save_pretrained(
     directory, config, params, dtype=dtype, tokenizer_from=base

@@ -14,12 +14,12 @@ import jax
 import numpy as np
 
 from codea1_jax import sampling
+from codea1_jax.devices import Parallel
 from codea1_jax.generation import SamplingConfig, make_generate
 from codea1_jax.models import convert, text
 from codea1_jax.models.config import QwenConfig
 from codea1_jax.train_state import UpdateBatch
 from codea1_jax.types import Completion
-from codea1_jax.update import Parallel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +38,7 @@ def load_policy(
   *,
   dtype: str = "float32",
   param_dtype: str = "float32",
+  shardings: Any = None,
   **compute: Any,
 ) -> tuple[Policy, Any]:
   """A policy and its parameters from a Hugging Face style directory.
@@ -46,13 +47,14 @@ def load_policy(
     directory: config.json, safetensors, tokenizer.json, chat template.
     dtype: of the computation.
     param_dtype: of the parameters.
+    shardings: of the parameters, see `convert.load_pretrained`.
     **compute: `scan_layers`, `remat` of QwenConfig.
 
   Raises:
     FileNotFoundError, ValueError: one line that names file and tensor.
   """
   model_config, params = convert.load_pretrained(
-    directory, dtype=dtype, param_dtype=param_dtype
+    directory, dtype=dtype, param_dtype=param_dtype, shardings=shardings
   )
   model_config = dataclasses.replace(model_config, **compute)
   tokenizer = text.load_tokenizer(directory)
@@ -134,12 +136,13 @@ def pack(
 
 
 def make_sampler(policy: Policy, config: SamplingConfig, parallel: Parallel):
-  """Builds sample(replicated params, prompts, seed, limits) -> Completions.
+  """Builds sample(placed params, prompts, seed, limits) -> Completions.
 
   Sample n of prompt p depends on (seed, p, n) and the prompt alone. The key of
   `seed` is any tuple of integers: (run seed, step, role). `limits` [P] bounds
   the tokens of a prompt's completions further than `max_new_tokens` does; so
-  does the length that the model has positions for. Returned as lists [P][N].
+  does the length that the model has positions for. Of prompts that come in
+  several calls, `first` is how many came before. Returned as lists [P][N].
   """
   generate = make_generate(
     policy.model_config,
@@ -150,10 +153,10 @@ def make_sampler(policy: Policy, config: SamplingConfig, parallel: Parallel):
   )
   context = policy.model_config.context_length
 
-  def sample(params, prompts, seed: Sequence[int], limits=None):
+  def sample(params, prompts, seed: Sequence[int], limits=None, first=0):
     shape = (len(prompts), config.num_samples)
     key = functools.reduce(jax.random.fold_in, seed, jax.random.key(0))
-    ids = np.arange(np.prod(shape))
+    ids = first * config.num_samples + np.arange(np.prod(shape))
     keys = np.asarray(jax.random.key_data(sampling.row_keys(key, ids)))
     length = bucket_length(max(map(len, prompts)), config.bucket)
     tokens, valid = pad_rows(prompts, length, policy.pad_id, left=True)

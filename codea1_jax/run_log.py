@@ -22,9 +22,10 @@ class RunLog:
 
   def __init__(self, run: Run, step: int):
     self._run = run
-    self._metrics = metrics.MetricsWriter(run.workdir)
-    self._evaluations = metrics.MetricsWriter(run.workdir, "eval.jsonl")
-    self._rollouts = metrics.MetricsWriter(run.workdir, "rollouts.jsonl")
+    self._metrics, self._evaluations, self._rollouts = (
+      metrics.MetricsWriter(run.workdir, name, writes=run.hosts.writes)
+      for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl")
+    )
     # A step's line carries the number of the step; an evaluation's the number
     # of steps done before it.
     self._metrics.truncate_after(step - 1)
@@ -40,6 +41,7 @@ class RunLog:
       total=end,
       desc=self._run.config.method,
       file=sys.stderr,
+      disable=not self._run.hosts.writes,
     )
     return self._bar
 
@@ -68,7 +70,8 @@ class RunLog:
     )
     every = self._run.config.evaluation.every
     due = step % every == 0 or step == self._run.config.num_steps
-    return due and step not in [row["step"] for row in rows]
+    owed = due and step not in [row["step"] for row in rows]
+    return self._run.hosts.first(owed)
 
   def evaluation(self, values: Mapping[str, float]) -> None:
     self._evaluations.write(values["step"], values)
@@ -77,12 +80,16 @@ class RunLog:
       for k, v in values.items()
       if metrics.is_fraction(k)
     )
-    tqdm.tqdm.write(f"step {values['step']}: {numbers}", file=sys.stderr)
+    if self._run.hosts.writes:
+      tqdm.tqdm.write(f"step {values['step']}: {numbers}", file=sys.stderr)
 
   def finish(self, step: int) -> dict[str, float]:
     """Prints before -> after, writes the report, says how to go on."""
     workdir = self._run.workdir
+    self._run.hosts.gather(None)  # all lines are written
     evaluations = metrics.read_jsonl(self._evaluations.path)
+    if not self._run.hosts.writes:
+      return evaluations[-1]
     print(metrics.comparison_table(evaluations[0], evaluations[-1]))
     if step:
       page = workdir / "report.html"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from codea1_jax.drawing import NO_FILTERS, Filters, next_token
-from codea1_jax.models import decoding, qwen
+from codea1_jax.models import axes, decoding, qwen
 
 
 class SampleOutput(NamedTuple):
@@ -93,6 +93,7 @@ def admit(
   source: jax.Array,
   keys: jax.Array,
   limit: jax.Array,
+  groups: int = 1,
 ) -> Slots:
   """Begins new samples in some of the slots.
 
@@ -103,6 +104,8 @@ def admit(
     keys: [C, W, 2] uint32 key data.
     limit: [C, W] most new tokens; a sample with 0 is born ended, and so is
       one of a prompt without any valid token.
+    groups: static; of slots and prompts, one after the other, when `source`
+      counts within a slot's group.
 
   Returns:
     The slots.
@@ -114,10 +117,13 @@ def admit(
     return jnp.where(where, new, old)
 
   held = jax.tree.map(
-    lambda new, old: pick(new[index], old), prompts, slots.cache.prompts
+    lambda new, old: pick(axes.take(new, index, groups), old),
+    prompts,
+    slots.cache.prompts,
   )
   # A prompt of no token is a filler.
-  limit = jnp.where(prompts.valid[index].any(-1)[:, None], limit, 0)
+  used = axes.take(prompts.valid.any(-1), index, groups)
+  limit = jnp.where(used[:, None], limit, 0)
   first = jnp.broadcast_to(held.hidden[:, None], slots.hidden.shape)
   return slots.replace(
     start=pick(slots.clock, slots.start),
@@ -140,13 +146,14 @@ def advance(
   filters: Filters,
   eos_ids: tuple[int, ...],
 ) -> Slots:
-  """Draws until no more than `stop_at` slots have a sample that goes on.
+  """Draws until at most `stop_at` slots have a sample that goes on.
 
   Args:
     params: through `qwen.unstack`.
     config: the policy's shape.
     slots: the decode batch.
-    stop_at: scalar int32; 0 runs all samples to their end.
+    stop_at: int32, scalar or of each of some groups of slots; 0 runs all
+      samples to their end.
     temperature: scalar, 0 is greedy.
     filters: static.
     eos_ids: static; tokens that end a sample.
@@ -156,14 +163,18 @@ def advance(
   """
   stops = jnp.asarray(eos_ids, jnp.int32)
   ring, shape = slots.tokens.shape[0], slots.ended.shape
+  stop_at = jnp.atleast_1d(stop_at)
 
   def unfinished(slots):
-    return (~slots.ended).any(-1).sum() > stop_at
+    running = (~slots.ended).any(-1).reshape(len(stop_at), -1).sum(1)
+    return (running > stop_at).any()
 
   def step(slots):
     place, going = slots.clock % ring, ~slots.ended
+    hidden = slots.hidden.reshape(-1, config.hidden_size)
+    logits = axes.constrain(qwen.logits(params, config, hidden), "rows", None)
     token, log_prob = next_token(
-      qwen.logits(params, config, slots.hidden.reshape(-1, config.hidden_size)),
+      logits,
       _uniforms(slots.keys, slots.length),
       temperature,
       filters,
@@ -192,16 +203,18 @@ def advance(
   return lax.while_loop(unfinished, step, slots)
 
 
-def select(slots: Slots, chosen: jax.Array) -> Slots:
-  """The slots at `chosen` [C'] only: a smaller batch for the last ones."""
+def select(slots: Slots, chosen: jax.Array, groups: int = 1) -> Slots:
+  """The slots at `chosen` [C'] only: a smaller batch for the last ones; of
+  several groups as many each, counted within it."""
   width = slots.ended.shape[1]
   rows = (chosen[:, None] * width + jnp.arange(width)[None]).reshape(-1)
-  cache = decoding.select(slots.cache, chosen, rows)
+  cache = decoding.select(slots.cache, chosen, rows, groups)
   rings = {
-    name: getattr(slots, name)[:, chosen] for name in ("tokens", "log_probs")
+    name: axes.take(getattr(slots, name), chosen, groups, axis=1)
+    for name in ("tokens", "log_probs")
   }
   rest = slots.replace(clock=None, cache=None, tokens=None, log_probs=None)
-  rest = jax.tree.map(lambda leaf: leaf[chosen], rest)
+  rest = jax.tree.map(lambda leaf: axes.take(leaf, chosen, groups), rest)
   return rest.replace(clock=slots.clock, cache=cache, **rings)
 
 

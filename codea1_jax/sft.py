@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import tqdm
 
-from codea1_jax import losses, rollout, train_state, update
+from codea1_jax import devices, losses, rollout, train_state, update
 from codea1_jax import optimizer as optimizers
 from codea1_jax.models import convert, hub, qwen, text
 from codea1_jax.models.config import QwenConfig
@@ -96,11 +96,11 @@ def train_sft(config: Any, out: str | pathlib.Path) -> float:
   tokens = text.load_tokenizer(out)
   eos_ids = text.eos_token_ids(out, tokens)
   policy = rollout.Policy(out, model_config, tokens, eos_ids, 0)
-  parallel = update.make_parallel("pmap")
+  parallel = devices.make_parallel("pmap")
   optimizer = optimizers.make_optimizer(
     total_steps=config.num_steps, **config.optimizer.to_dict()
   )
-  state = parallel.replicate(train_state.create_policy_state(params, optimizer))
+  state = parallel.place(train_state.create_policy_state(params, optimizer))
   step_fn = update.make_update(
     losses.sft_loss(model_config, chunk_size=None),
     optimizer,
@@ -120,7 +120,7 @@ def train_sft(config: Any, out: str | pathlib.Path) -> float:
     progress.set_postfix_str(
       f"loss {sum(recent) / len(recent):.3f}", refresh=False
     )
-  params = parallel.unreplicate(state.params)
+  params = parallel.fetch(state.params)
   convert.save_pretrained(out, model_config, params, tokenizer_from=out)
   mean_loss = sum(recent) / len(recent)
   summary = {"loss": mean_loss, "seconds": time.monotonic() - started}

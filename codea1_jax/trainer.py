@@ -4,6 +4,7 @@ import os
 import pathlib
 import sys
 import time
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -61,9 +62,10 @@ def train(config: Any, workdir: str | pathlib.Path) -> dict[str, float]:
       step_metrics |= compilations.metrics
       log.step(step, step_metrics, rollouts)
       done = state.step == config.num_steps
-      if done or stop.asked or state.step % config.checkpoint.every == 0:
+      stopping = any(run.hosts.gather(stop.asked))
+      if done or stopping or state.step % config.checkpoint.every == 0:
         checkpoints.save(state, run.parallel)
-      if stop.asked and not done:
+      if stopping and not done:
         break
       if done or state.step % config.evaluation.every == 0:
         log.evaluation(heldout.evaluate(run, state))
@@ -79,12 +81,11 @@ def code_a1_step(run: Run, state: RunState):
   """
   clock, seed = Clock(), (run.config.seed, state.step)
   played = game.play(run, state, state.code, state.test, clock)
-  code, code_losses = run.code.learn(
-    state.code, played.code_batch, (*seed, game.CODE)
+  lessons = (
+    lambda: run.code.learn(state.code, played.code_batch, (*seed, game.CODE)),
+    lambda: run.test.learn(state.test, played.test_batch, (*seed, game.TEST)),
   )
-  test, test_losses = run.test.learn(
-    state.test, played.test_batch, (*seed, game.TEST)
-  )
+  (code, code_losses), (test, test_losses) = _each(lessons, run.split)
   clock.lap("update")
   state = state.replace(
     code=code,
@@ -160,6 +161,14 @@ def sft_step(run: Run, state: RunState):
   clock.lap("update")
   numbers = game.prefixed("test", losses) | clock.metrics
   return state.replace(test=test, step=state.step + 1), numbers, []
+
+
+def _each(calls, at_once: bool):
+  """What two calls return, one after the other or in two threads."""
+  if not at_once:
+    return [call() for call in calls]
+  with futures.ThreadPoolExecutor(len(calls)) as threads:
+    return list(threads.map(lambda call: call(), calls))
 
 
 STEPS = {

@@ -1,11 +1,11 @@
-"""The one update of a policy, and the only file that knows devices.
+"""The one update of a policy, whatever devices it runs on (devices.py).
 
-`parallel="pmap"`: parameters are replicated and rows are split. On every
-device a scan over micro-batches adds up float32 gradients; one psum joins the
+A scan over micro-batches adds up float32 gradients, then one sum joins the
 devices. All averages divide by counts of the whole minibatch, taken before
 any gradient, so that numbers do not depend on how it was cut.
 
-Letters: B rows, P prompt tokens, T completion tokens, D hidden, N devices.
+Letters: B rows, P prompt tokens, T completion tokens, D hidden, G groups of
+rows.
 """
 
 import dataclasses
@@ -18,66 +18,18 @@ import numpy as np
 import optax
 
 from codea1_jax import grpo
+from codea1_jax.devices import Parallel
 from codea1_jax.log_probs import CHUNK_SIZE
 from codea1_jax.losses import (
   LossFn,
   completion_log_probs,
   completion_sequences,
 )
-from codea1_jax.models import qwen
+from codea1_jax.models import axes, qwen
 from codea1_jax.train_state import PolicyState
 
 # (frozen, trained parameters) -> all of them.
 Bind = Callable[[Any, Any], Any]
-AXIS = "devices"
-KINDS = ("pmap",)
-
-
-@dataclasses.dataclass(frozen=True)
-class Parallel:
-  """How arrays lie on devices."""
-
-  kind: str
-  devices: tuple[jax.Device, ...]
-
-  @property
-  def num_devices(self) -> int:
-    return len(self.devices)
-
-  def map(self, fn: Callable, **kwargs) -> Callable:
-    """`fn` on every device, over the leading axis of its arguments."""
-    return jax.pmap(fn, axis_name=AXIS, devices=self.devices, **kwargs)
-
-  def replicate(self, tree: Any) -> Any:
-    """One copy of every leaf a device, [N, ...]."""
-    mesh = jax.sharding.Mesh(np.array(self.devices), (AXIS,))
-    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
-
-    def copy(leaf):
-      leaf = np.asarray(leaf)
-      return jax.device_put(
-        np.broadcast_to(leaf, (self.num_devices, *leaf.shape)), split
-      )
-
-    return jax.tree.map(copy, tree)
-
-  def unreplicate(self, tree: Any) -> Any:
-    """The first device's copy, which a later donation leaves alone."""
-    return jax.tree.map(lambda leaf: leaf.addressable_shards[0].data[0], tree)
-
-
-def make_parallel(kind: str = "pmap", devices=None) -> Parallel:
-  """Devices to compute on: all local ones by default.
-
-  Raises:
-    ValueError: unknown kind, or no device.
-  """
-  if kind not in KINDS:
-    raise ValueError(f"parallel {kind!r} is not one of {KINDS}")
-  devices = tuple(jax.local_devices() if devices is None else devices)
-  if not devices:
-    raise ValueError("make_parallel: an empty list of devices")
-  return Parallel(kind, devices)
 
 
 def make_update(
@@ -94,31 +46,30 @@ def make_update(
     loss_fn: `grpo_loss(...)` or `sft_loss(...)`.
     optimizer: see optimizer.py.
     parallel: where the state lies.
-    micro_batch_size: most rows of one forward and backward pass on a device;
+    micro_batch_size: most rows of one forward and backward pass of a group;
       None for all at once.
     bind: (frozen, trained parameters) -> the parameters that the loss takes,
       where only a part is trained, as with LoRA; None: all of them are.
 
   Returns:
-    update(replicated state, host batch, replicated frozen parameters or None)
-    -> (state, metrics). The given state is donated: its buffers are gone.
+    update(placed state, host batch, placed frozen parameters or None) ->
+    (state, metrics). The given state is donated: its buffers are gone.
     Metrics are floats; a NaN in the loss or in `grad_norm` (before clipping) is
     there to be raised on.
   """
 
   def device_step(state, batch, frozen):
-    denominators = jax.lax.psum(
+    denominators = parallel.psum(
       grpo.count_denominators(
         batch.completion_mask, completion_sequences(batch)
-      ),
-      AXIS,
+      )
     )
 
     def trained_loss(params, *rest):
       return loss_fn(bind(frozen, params) if bind else params, *rest)
 
     shares = _accumulate(trained_loss, state.params, batch, denominators)
-    grads, metrics = jax.lax.psum(shares, AXIS)
+    grads, metrics = parallel.psum(shares)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     metrics = {
       **metrics,
@@ -129,12 +80,14 @@ def make_update(
     params = optax.apply_updates(state.params, updates)
     return PolicyState(state.step + 1, params, opt_state), metrics
 
-  step = parallel.map(device_step, donate_argnums=(0,))
+  step = parallel.map(
+    device_step, held=(0, 2), gives="params", rows_axis=1, donate=(0,)
+  )
 
   def update(state, batch, frozen=None):
     rows = batch.tokens.shape[0]
     _check_rows(batch, rows)
-    shape = _cut(rows, parallel.num_devices, micro_batch_size)
+    shape = _cut(rows, parallel.num_groups, micro_batch_size)
     split = _split_rows(batch, shape)
     padding = _split_rows(np.arange(shape.total) < rows, shape)
     mask = np.asarray(split.completion_mask, np.float32)
@@ -142,7 +95,7 @@ def make_update(
     # Steps with collectives that are not waited for can deadlock on forced
     # host devices.
     state, metrics = jax.block_until_ready(step(state, split, frozen))
-    metrics = parallel.unreplicate(metrics)
+    metrics = parallel.fetch(metrics)
     return state, {name: float(value) for name, value in metrics.items()}
 
   return update
@@ -159,7 +112,7 @@ def make_score(
   """Log-probs of given completions under given parameters, without gradient.
 
   Returns:
-    score(replicated params, tokens [B, P + T], valid [B, P + T],
+    score(placed params, tokens [B, P + T], valid [B, P + T],
     completion_length) -> log-probs and entropies, numpy float32 [B, T].
   """
 
@@ -176,39 +129,39 @@ def make_score(
 
     return jax.lax.map(one, (tokens, valid))
 
-  mapped = parallel.map(device_score, static_broadcasted_argnums=(3,))
+  mapped = parallel.map(device_score, rows_axis=1, static=(3,))
 
   def score(params, tokens, valid, completion_length):
     rows = tokens.shape[0]
-    shape = _cut(rows, parallel.num_devices, micro_batch_size)
+    shape = _cut(rows, parallel.num_groups, micro_batch_size)
     split = _split_rows((tokens, valid), shape)
-    return _join_rows(mapped(params, *split, completion_length), shape, rows)
+    scored = mapped(params, *split, completion_length)
+    return _join_rows(parallel.to_host(scored), shape, rows)
 
   return score
 
 
 def parallel_rows(fn: Callable, parallel: Parallel) -> Callable:
-  """Splits the rows of `fn(params, *row_arrays)` over the devices.
+  """Splits the rows of `fn(params, *row_arrays)` over the groups.
 
   Args:
     fn: traceable; each argument after the first, and each output, has one row
       an example. Bind anything static with functools.partial.
-    parallel: where the replicated params lie.
+    parallel: where the params lie.
 
   Returns:
-    A function of (replicated params, *host arrays [B, ...]) that returns numpy
-    arrays [B, ...]; B need not divide by the number of devices.
+    A function of (placed params, *host arrays [B, ...]) that returns numpy
+    arrays [B, ...]; B need not divide by the number of groups.
   """
   mapped = parallel.map(fn)
 
   def call(params, *row_arrays):
     rows = row_arrays[0].shape[0]
     _check_rows(row_arrays, rows)
-    per_device = -(-rows // parallel.num_devices)
-    shape = _Cut(parallel.num_devices, None, per_device)
-    return _join_rows(
-      mapped(params, *_split_rows(row_arrays, shape)), shape, rows
-    )
+    size = -(-rows // parallel.num_groups)
+    shape = _Cut(parallel.num_groups, None, size)
+    outputs = mapped(params, *_split_rows(row_arrays, shape))
+    return _join_rows(parallel.to_host(outputs), shape, rows)
 
   return call
 
@@ -219,7 +172,8 @@ def _accumulate(loss_fn, params, batch, denominators):
 
   def shares(micro_batch):
     (_, metrics), grads = value_and_grad(params, micro_batch, denominators)
-    return jax.tree.map(lambda x: x.astype(jnp.float32), (grads, metrics))
+    wide = jax.tree.map(lambda x: x.astype(jnp.float32), (grads, metrics))
+    return axes.constrain_tree(wide)
 
   def add(total, micro_batch):
     return jax.tree.map(jnp.add, total, shares(micro_batch))
@@ -243,29 +197,29 @@ def _accumulate(loss_fn, params, batch, denominators):
 
 @dataclasses.dataclass(frozen=True)
 class _Cut:
-  """Rows as [devices, micro-batches, rows]; without micro-batches if None."""
+  """Rows as [groups, micro-batches, rows]; without micro-batches if None."""
 
-  devices: int
+  groups: int
   micro_batches: int | None
   rows: int
 
   @property
   def leading(self) -> tuple[int, ...]:
     middle = () if self.micro_batches is None else (self.micro_batches,)
-    return (self.devices, *middle, self.rows)
+    return (self.groups, *middle, self.rows)
 
   @property
   def total(self) -> int:
     return int(np.prod(self.leading))
 
 
-def _cut(rows, devices, micro_batch_size):
+def _cut(rows, groups, micro_batch_size):
   """Even micro-batches of at most the asked size, so that padding is small."""
   if micro_batch_size is not None and micro_batch_size < 1:
     raise ValueError(f"micro_batch_size {micro_batch_size} is below 1")
-  per_device = -(-rows // devices)
-  micro_batches = -(-per_device // (micro_batch_size or per_device or 1))
-  return _Cut(devices, micro_batches, -(-per_device // max(micro_batches, 1)))
+  each = -(-rows // groups)
+  micro_batches = -(-each // (micro_batch_size or each or 1))
+  return _Cut(groups, micro_batches, -(-each // max(micro_batches, 1)))
 
 
 def _check_rows(tree, rows):
@@ -289,10 +243,9 @@ def _split_rows(tree, cut):
 
 
 def _join_rows(tree, cut, rows):
-  """The inverse: [*leading, ...] on devices -> numpy [B, ...]."""
+  """The inverse, of numpy arrays."""
 
   def join(leaf):
-    leaf = np.asarray(leaf)
     return leaf.reshape(cut.total, *leaf.shape[len(cut.leading) :])[:rows]
 
-  return jax.tree.map(join, jax.block_until_ready(tree))
+  return jax.tree.map(join, tree)

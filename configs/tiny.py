@@ -164,7 +164,14 @@ def get_config() -> config_dict.ConfigDict:
   config.method = "code_a1"  # or golden_tests, self_play, sft
   config.seed = 0
   config.num_steps = 80
+  # "pmap": every device holds both policies whole. "mesh": one program over
+  # data x fsdp x tensor devices, which cut them; -1 is what is left.
   config.parallel = "pmap"
+  mesh = config.mesh = config_dict.ConfigDict()
+  mesh.data, mesh.fsdp, mesh.tensor = 1, -1, 1
+  # "colocated": both policies on all devices, in turn. "split": a half each,
+  # where they write and learn at the same time.
+  config.placement = "colocated"
   config.train_problems = "shipped:train"  # or a problem file (JSONL)
   config.max_train_problems = 0  # above 0: so many of them, drawn by the seed
   config.heldout_problems = "shipped:heldout"

@@ -68,7 +68,7 @@ def ours(job: dict[str, Any]):
   """`rollout.make_sampler` on one device; `prefill` stops at one token."""
   import jax
 
-  from codea1_jax import rollout, update
+  from codea1_jax import devices, rollout
   from codea1_jax.models import convert
 
   dtype = job["dtype"]
@@ -82,8 +82,8 @@ def ours(job: dict[str, Any]):
     eos_ids=tuple(job["stop_ids"]),
     pad_id=job["pad_id"],
   )
-  parallel = update.make_parallel("pmap", jax.local_devices()[:1])
-  params = parallel.replicate(params)
+  parallel = devices.make_parallel("pmap", jax.local_devices()[:1])
+  params = parallel.place(params)
 
   def make(max_new_tokens: int):
     config = rollout.SamplingConfig(

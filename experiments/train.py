@@ -1,17 +1,46 @@
-"""Trains a pair of policies: --config=configs/tiny.py --workdir=runs/tiny."""
+"""Trains a pair of policies: --config=configs/tiny.py --workdir=runs/tiny.
+
+On several hosts the same command runs on each, with one workdir that all see,
+--config.parallel=mesh, and either --hosts=auto, where a cluster's manager tells
+who they are, or --hosts=ADDRESS:PORT,COUNT,INDEX, the address being host 0's.
+"""
+
+import re
 
 from absl import app, flags
 from ml_collections import config_flags
 
-from codea1_jax import assembly, trainer
+from codea1_jax import assembly, hosts, trainer
 from experiments import command_line
 
 _CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
+_HOSTS = flags.DEFINE_string("hosts", "", "auto, or ADDRESS:PORT,COUNT,INDEX.")
+
+
+def _connect(hosts_flag: str) -> None:
+  """Joins the other hosts: "", "auto" or "ADDRESS:PORT,COUNT,INDEX".
+
+  Raises:
+    InputError: none of the three.
+  """
+  if not hosts_flag:
+    return
+  if hosts_flag == "auto":
+    hosts.connect(None, None, None)
+    return
+  found = re.fullmatch(r"([^,]+:\d+),(\d+),(\d+)", hosts_flag)
+  if not found or int(found[3]) >= int(found[2]):
+    raise assembly.InputError(
+      f"--hosts={hosts_flag}: expected auto or ADDRESS:PORT,COUNT,INDEX with"
+      " INDEX below COUNT"
+    )
+  hosts.connect(found[1], int(found[2]), int(found[3]))
 
 
 def main(_):
   try:
+    _connect(_HOSTS.value)
     trainer.train(_CONFIG.value, _WORKDIR.value)
   except assembly.InputError as error:
     command_line.fail(error)

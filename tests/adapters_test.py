@@ -28,14 +28,16 @@ def lora_config(**changes):
 def trained(tmp_path_factory):
   """A workdir after two steps on one device."""
   workdir = tmp_path_factory.mktemp("lora")
-  load, make = assembly.problem_files.load_problems, assembly.updates
+  load, make = assembly.problem_files.load_problems, assembly.devices
   make_parallel = make.make_parallel
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(
       assembly.problem_files, "load_problems", lambda path: load(path)[:24]
     )
     patch.setattr(
-      make, "make_parallel", lambda kind: make_parallel(kind, jax.devices()[:1])
+      make,
+      "make_parallel",
+      lambda kind, **mesh: make_parallel(kind, jax.devices()[:1], **mesh),
     )
     trainer.train(lora_config(), workdir)
     with assembly.open_run(lora_config(), workdir) as run:
@@ -86,7 +88,7 @@ def test_exports_compute_what_the_run_computes(trained, tmp_path):
     adapters,
   )
   tokens, valid = jnp.arange(9)[None] * 7, jnp.ones((1, 9), bool)
-  full = run.parallel.unreplicate(run.test.full(state.test.params))
+  full = run.parallel["test"].fetch(run.test.full(state.test.params))
   np.testing.assert_allclose(
     qwen.hidden_states(merged, config, tokens, valid),
     qwen.hidden_states(full, config, tokens, valid),

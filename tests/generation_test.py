@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from sampling_test import CONFIG, PAD, STEPS, params, prompts_of, run  # noqa: F401
 
-from codea1_jax import generation, sampling, update
+from codea1_jax import generation, sampling
+from codea1_jax.devices import make_parallel
 from codea1_jax.generation import SamplingConfig, make_generate
 
 PROMPTS, SAMPLES = 10, 3
@@ -38,7 +39,7 @@ def generate(
     "max_new_tokens": STEPS,
     "max_rows": 64,
   } | changed
-  parallel = update.make_parallel("pmap", jax.local_devices()[:devices])
+  parallel = make_parallel("pmap", jax.local_devices()[:devices])
   rows = (len(tokens), settings["num_samples"])
   keys = sampling.row_keys(jax.random.key(5), np.arange(np.prod(rows)))
   keys = np.asarray(jax.random.key_data(keys))
@@ -47,7 +48,7 @@ def generate(
     CONFIG, SamplingConfig(**settings), parallel, eos_ids=stops, pad_id=PAD
   )
   limit = np.broadcast_to(limit, rows)
-  return make(parallel.replicate(params), tokens, valid, keys, limit)
+  return make(parallel.place(params), tokens, valid, keys, limit)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +91,9 @@ def record(monkeypatch):
 
     def advance(weights, slots, *rest):
       before, slots_of = int(slots.clock[0]), slots.ended.shape[1]
-      slots = device.advance(weights, slots, *rest)
+      slots, ended = device.advance(weights, slots, *rest)
       calls.append((slots_of, int(slots.clock[0]) - before))
-      return slots
+      return slots, ended
 
     return dataclasses.replace(device, advance=advance)
 

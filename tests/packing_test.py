@@ -17,6 +17,7 @@ from loss_variants import (
 )
 
 from codea1_jax import grpo, losses, packing, train_state, update
+from codea1_jax.devices import make_parallel
 from codea1_jax.models import attention, qwen
 
 CONFIG = qwen.QwenConfig(
@@ -283,7 +284,7 @@ def _alone(params, tokens):
 
 @functools.cache
 def _compiled(loss_fn, devices, micro_batch_size):
-  parallel = update.make_parallel("pmap", jax.devices()[:devices])
+  parallel = make_parallel("pmap", jax.devices()[:devices])
   run = update.make_update(
     loss_fn, KEEP_GRADIENTS, parallel, micro_batch_size=micro_batch_size
   )
@@ -294,8 +295,8 @@ def _gradient(params, batch, loss_fn, devices=1, micro_batch_size=None):
   """(gradient, metrics)."""
   run, parallel = _compiled(loss_fn, devices, micro_batch_size)
   state = train_state.create_policy_state(params, KEEP_GRADIENTS)
-  state, metrics = run(parallel.replicate(state), batch)
-  return parallel.unreplicate(state).opt_state, metrics
+  state, metrics = run(parallel.place(state), batch)
+  return parallel.fetch(state).opt_state, metrics
 
 
 def _of_variant(params, batch, variant, *cut):

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from codea1_jax import rollout, update
+from codea1_jax import rollout
+from codea1_jax.devices import Parallel, make_parallel
 
 ROOT = pathlib.Path(__file__).parents[1]
 BUILT = ROOT / "build" / "qwen2.5-coder-0.5b"
@@ -64,9 +65,9 @@ def weights() -> pathlib.Path:
   return directory
 
 
-def one_device() -> update.Parallel:
+def one_device() -> Parallel:
   """The first device: parity is a matter of numbers, not of devices."""
-  return update.make_parallel("pmap", jax.devices()[:1])
+  return make_parallel("pmap", jax.devices()[:1])
 
 
 def prompts(policy: rollout.Policy) -> list[list[int]]:

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from codea1_jax import rollout, update
+from codea1_jax import rollout
+from codea1_jax.devices import make_parallel
 from codea1_jax.tiny import DATA
 
 
@@ -44,12 +45,12 @@ def test_samples_do_not_depend_on_chunks_or_devices(loaded):
   prompts = rollout.encode_prompts(policy, CHATS)
   results = []
   for devices, max_rows in ((1, 512), (1, 4), (2, 512)):
-    parallel = update.make_parallel("pmap", jax.local_devices()[:devices])
+    parallel = make_parallel("pmap", jax.local_devices()[:devices])
     config = rollout.SamplingConfig(
       num_samples=2, max_new_tokens=48, max_rows=max_rows
     )
     sample = rollout.make_sampler(policy, config, parallel)
-    results.append(sample(parallel.replicate(params), prompts, (0, 7)))
+    results.append(sample(parallel.place(params), prompts, (0, 7)))
   texts = [[[c.text for c in row] for row in rows] for rows in results]
   assert texts[0] == texts[1] == texts[2]
   assert len({t for row in texts[0] for t in row}) > 3  # they do differ
@@ -57,11 +58,11 @@ def test_samples_do_not_depend_on_chunks_or_devices(loaded):
 
 def test_text_is_without_the_end_token_and_seeds_matter(loaded):
   policy, params = loaded
-  parallel = update.make_parallel("pmap", jax.local_devices()[:1])
+  parallel = make_parallel("pmap", jax.local_devices()[:1])
   config = rollout.SamplingConfig(num_samples=2, max_new_tokens=96)
   sample = rollout.make_sampler(policy, config, parallel)
   prompts = rollout.encode_prompts(policy, CHATS)
-  params = parallel.replicate(params)
+  params = parallel.place(params)
   rows = sample(params, prompts, (0, 1))
   other = sample(params, prompts, (0, 2))
   finished = [c for row in rows for c in row if c.finished]
@@ -91,10 +92,10 @@ def test_completions_end_where_the_model_has_no_more_positions(loaded):
     policy.model_config, max_position_embeddings=positions
   )
   policy = dataclasses.replace(policy, model_config=config)
-  parallel = update.make_parallel("pmap", jax.local_devices()[:1])
+  parallel = make_parallel("pmap", jax.local_devices()[:1])
   settings = rollout.SamplingConfig(num_samples=2, max_new_tokens=48)
   sample = rollout.make_sampler(policy, settings, parallel)
-  params = parallel.replicate(params)
+  params = parallel.place(params)
   limits = [48, 5, 48]
   for prompt, row, limit in zip(
     prompts, sample(params, prompts, (0, 1), limits), limits, strict=True

@@ -28,17 +28,17 @@ from codea1_jax.types import Completion
 def small_world(monkeypatch):
   """One device and few problems: neither is what is tested here."""
   load = assembly.problem_files.load_problems
-  make_parallel = assembly.updates.make_parallel
+  make_parallel = assembly.devices.make_parallel
 
   def first(path):
     loaded = load(path)
     return loaded[:12] if "heldout" in str(path) else loaded[:30]
 
-  def one_device(kind):
-    return make_parallel(kind, jax.local_devices()[:1])
+  def one_device(kind, **mesh):
+    return make_parallel(kind, jax.local_devices()[:1], **mesh)
 
   monkeypatch.setattr(assembly.problem_files, "load_problems", first)
-  monkeypatch.setattr(assembly.updates, "make_parallel", one_device)
+  monkeypatch.setattr(assembly.devices, "make_parallel", one_device)
 
 
 def timeless(path):

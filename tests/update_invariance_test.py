@@ -15,6 +15,7 @@ from loss_variants import (
 )
 
 from codea1_jax import losses, train_state, update
+from codea1_jax.devices import make_parallel
 from codea1_jax.models import qwen
 
 CONFIG = qwen.QwenConfig(
@@ -48,7 +49,7 @@ def _all_losses(params, batch, denominators):
 
 @functools.cache
 def _compiled(devices, micro_batch_size):
-  parallel = update.make_parallel("pmap", jax.devices()[:devices])
+  parallel = make_parallel("pmap", jax.devices()[:devices])
   run = update.make_update(
     _all_losses, KEEP_GRADIENTS, parallel, micro_batch_size=micro_batch_size
   )
@@ -63,9 +64,9 @@ def _gradient(params, batch, variant, devices=1, micro_batch_size=None):
   run, parallel = _compiled(devices, micro_batch_size)
   state = train_state.create_policy_state(params, KEEP_GRADIENTS)
   state, metrics = run(
-    parallel.replicate(state), ChosenBatch(**fields, variant=chosen)
+    parallel.place(state), ChosenBatch(**fields, variant=chosen)
   )
-  return metrics["loss"], parallel.unreplicate(state).opt_state
+  return metrics["loss"], parallel.fetch(state).opt_state
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from codea1_jax import grpo, losses, train_state, update
+from codea1_jax.devices import make_parallel
 from codea1_jax.models import qwen
 
 CONFIG = qwen.QwenConfig(
@@ -82,7 +83,7 @@ def _plain_loss(params, batch):
 @functools.cache
 def _compiled(loss, devices, micro_batch_size):
   """Plain gradient descent; cached, since compiling is what takes time."""
-  parallel = update.make_parallel("pmap", jax.devices()[:devices])
+  parallel = make_parallel("pmap", jax.devices()[:devices])
   run = update.make_update(
     losses.grpo_loss(loss, CONFIG),
     optax.sgd(1.0),
@@ -96,8 +97,8 @@ def _step(params, batch, devices=2, micro_batch_size=3, loss=LOSS):
   """The gradient, read off the parameters' change, and the metrics."""
   run, parallel = _compiled(loss, devices, micro_batch_size)
   state = train_state.create_policy_state(params, optax.sgd(1.0))
-  state, metrics = run(parallel.replicate(state), batch)
-  after = parallel.unreplicate(state)
+  state, metrics = run(parallel.place(state), batch)
+  after = parallel.fetch(state)
   assert after.step == 1
   return jax.tree.map(lambda x, y: x - y, params, after.params), metrics
 
@@ -144,11 +145,11 @@ def test_cut_does_not_matter_to_means_of_sequences(params):
 
 
 def test_first_update_on_policy_is_reinforce(params):
-  parallel = update.make_parallel("pmap", jax.devices()[:2])
+  parallel = make_parallel("pmap", jax.devices()[:2])
   score = update.make_score(CONFIG, parallel, micro_batch_size=3)
   batch = _batch()
   log_probs, _ = score(
-    parallel.replicate(params), batch.tokens, batch.valid, LENGTH
+    parallel.place(params), batch.tokens, batch.valid, LENGTH
   )
   batch = batch.replace(
     behavior_log_probs=log_probs,
@@ -176,10 +177,10 @@ def test_equal_rewards_teach_only_the_reference(params):
   gradient, metrics = _step(params, batch)
   assert metrics["policy_loss"] == 0 and metrics["grad_norm"] > 0
   # A policy that stands on its reference has nothing to learn from them.
-  parallel = update.make_parallel("pmap", jax.devices()[:2])
+  parallel = make_parallel("pmap", jax.devices()[:2])
   score = update.make_score(CONFIG, parallel, micro_batch_size=3, chunk_size=5)
   log_probs, _ = score(
-    parallel.replicate(params), batch.tokens, batch.valid, LENGTH
+    parallel.place(params), batch.tokens, batch.valid, LENGTH
   )
   gradient, metrics = _step(params, batch.replace(ref_log_probs=log_probs))
   assert metrics["grad_norm"] < 1e-6
@@ -214,12 +215,12 @@ def test_sft_loss_is_cross_entropy_and_falls(params):
     ref_log_probs=None,
     importance_weights=None,
   )
-  parallel = update.make_parallel("pmap", jax.devices()[:2])
+  parallel = make_parallel("pmap", jax.devices()[:2])
   optimizer = optax.adam(3e-2)
   run = update.make_update(
     losses.sft_loss(CONFIG), optimizer, parallel, micro_batch_size=3
   )
-  first = parallel.replicate(train_state.create_policy_state(params, optimizer))
+  first = parallel.place(train_state.create_policy_state(params, optimizer))
   state, history = first, []
   for _ in range(20):
     state, metrics = run(state, batch)
@@ -236,12 +237,12 @@ def test_sft_loss_is_cross_entropy_and_falls(params):
 
 @pytest.mark.parametrize("devices, micro_batch_size", [(1, None), (8, 1)])
 def test_score_is_that_of_a_row_alone(params, devices, micro_batch_size):
-  parallel = update.make_parallel("pmap", jax.devices()[:devices])
+  parallel = make_parallel("pmap", jax.devices()[:devices])
   score = update.make_score(
     CONFIG, parallel, micro_batch_size=micro_batch_size, chunk_size=5
   )
   batch = _batch()
-  outputs = score(parallel.replicate(params), batch.tokens, batch.valid, LENGTH)
+  outputs = score(parallel.place(params), batch.tokens, batch.valid, LENGTH)
   for output, expected in zip(outputs, _plain_log_probs(params, batch)):
     assert output.shape == (ROWS, LENGTH) and output.dtype == np.float32
     np.testing.assert_allclose(output, expected, atol=1e-5)
@@ -256,11 +257,11 @@ def test_score_is_that_of_a_row_alone(params, devices, micro_batch_size):
 
 
 def test_score_refuses_rows_without_prompt(params):
-  parallel = update.make_parallel("pmap", jax.devices()[:1])
+  parallel = make_parallel("pmap", jax.devices()[:1])
   score = update.make_score(CONFIG, parallel)
   batch = _batch()
   with pytest.raises(ValueError, match="10 leaves no prompt in rows of 10"):
-    score(parallel.replicate(params), batch.tokens, batch.valid, 10)
+    score(parallel.place(params), batch.tokens, batch.valid, 10)
 
 
 @pytest.mark.parametrize("devices, rows", [(1, 13), (3, 1), (8, 8), (8, 13)])
@@ -269,31 +270,29 @@ def test_parallel_rows(devices, rows):
     assert x.shape[0] == -(-rows // devices)  # split, not copied
     return {"z": weight * x**power, "y": y + 1}
 
-  parallel = update.make_parallel("pmap", jax.devices()[:devices])
+  parallel = make_parallel("pmap", jax.devices()[:devices])
   call = update.parallel_rows(functools.partial(fn, power=2), parallel)
   x = np.arange(2.0 * rows, dtype=np.float32).reshape(rows, 2)
-  output = call(parallel.replicate(np.float32(3)), x, np.arange(rows))
+  output = call(parallel.place(np.float32(3)), x, np.arange(rows))
   np.testing.assert_array_equal(output["z"], 3 * x**2)
   np.testing.assert_array_equal(output["y"], np.arange(rows) + 1)
   assert isinstance(output["z"], np.ndarray)
 
 
 def test_replicate_and_back():
-  parallel = update.make_parallel("pmap", jax.devices()[:3])
+  parallel = make_parallel("pmap", jax.devices()[:3])
   tree = {"a": np.arange(4.0), "b": np.int32(7)}
-  copies = parallel.replicate(tree)
+  copies = parallel.place(tree)
   assert copies["a"].shape == (3, 4) and copies["b"].shape == (3,)
-  assert len(copies["a"].sharding.device_set) == parallel.num_devices == 3
-  jax.tree.map(
-    np.testing.assert_array_equal, parallel.unreplicate(copies), tree
-  )
+  assert len(copies["a"].sharding.device_set) == parallel.num_groups == 3
+  jax.tree.map(np.testing.assert_array_equal, parallel.fetch(copies), tree)
 
 
 def test_bad_arguments_are_named(params):
   with pytest.raises(ValueError, match="'tpu' is not one of"):
-    update.make_parallel("tpu")
+    make_parallel("tpu")
   with pytest.raises(ValueError, match="empty list"):
-    update.make_parallel("pmap", [])
+    make_parallel("pmap", [])
   with pytest.raises(ValueError, match="kl_estimator 'k4'"):
     losses.GrpoLossConfig(kl_estimator="k4")
   with pytest.raises(ValueError, match="aggregation 'mean'"):
@@ -313,8 +312,8 @@ def test_bfloat16_parameters_have_float32_moments_before_and_after(params):
   low = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
   config = dataclasses.replace(CONFIG, param_dtype="bfloat16")
   optimizer = optax.adamw(1e-2)
-  parallel = update.make_parallel("pmap", jax.local_devices()[:1])
-  state = parallel.replicate(train_state.create_policy_state(low, optimizer))
+  parallel = make_parallel("pmap", jax.local_devices()[:1])
+  state = parallel.place(train_state.create_policy_state(low, optimizer))
   step = update.make_update(
     losses.grpo_loss(LOSS, config), optimizer, parallel, micro_batch_size=13
   )

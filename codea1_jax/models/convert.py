@@ -108,6 +108,15 @@ def _flat_shardings(shardings, paths) -> dict[tuple[str, ...], Any]:
   return flat
 
 
+def param_structs(config: QwenConfig) -> Any:
+  """Shapes and dtypes of the parameters, for what needs no values."""
+  return jax.tree.map(
+    lambda shape: jax.ShapeDtypeStruct(shape, config.param_dtype),
+    qwen.param_shapes(config),
+    is_leaf=lambda node: isinstance(node, tuple),
+  )
+
+
 def load_pretrained(
   directory: str | pathlib.Path,
   *,
@@ -125,8 +134,9 @@ def load_pretrained(
     directory: as Hugging Face lays it out.
     dtype: of the computation.
     param_dtype: of the returned parameters, whatever the file's.
-    shardings: a jax Sharding for every leaf, or a tree of them like
-      `qwen.param_shapes`; None leaves all on the default device.
+    shardings: a jax Sharding for every leaf, or what gives a tree of them for
+      the parameters' shapes (`Parallel.shardings`); None leaves all on the
+      default device.
 
   Returns:
     The config and the parameters.
@@ -144,6 +154,8 @@ def load_pretrained(
   slots = layout.slots(config)
   _check_tensors(headers, slots, directory)
   shapes = flatten_dict(qwen.param_shapes(config))
+  if callable(shardings):
+    shardings = shardings(param_structs(config))
   flat_shardings = _flat_shardings(shardings, shapes)
   tensors = {path: [] for path in shapes}
   for name, slot in slots.items():

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from codea1_jax.models import attention, products, qwen
+from codea1_jax.models import attention, axes, products, qwen
 
 
 @flax.struct.dataclass
@@ -46,6 +46,7 @@ def prefill(
   valid: jax.Array,
   *,
   micro_batch: int | None = None,
+  groups: int = 1,
 ) -> Prompts:
   """Runs every prompt once, whatever the number of samples drawn from it.
 
@@ -55,13 +56,17 @@ def prefill(
     tokens: [P, S] int32 prompts, padded on any side.
     valid: [P, S] bool.
     micro_batch: prompts whose activations exist at a time; None for all.
+    groups: of prompts, one after the other; a micro-batch is of each.
 
   Returns:
     What the samples of the prompts begin with.
   """
 
   def keep(k, v):
-    return k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
+    return tuple(
+      axes.constrain(x, "rows", "kv_heads", None, None)
+      for x in (k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3))
+    )
 
   def run(rows):
     tokens, valid = rows
@@ -71,17 +76,25 @@ def prefill(
     hidden = jnp.take_along_axis(hidden, last_P[:, None, None], 1)[:, 0]
     return Prompts(valid, hidden, keys, values)
 
-  count = len(tokens)
+  count = len(tokens) // groups
   size = min(micro_batch or count, count)
   if size == count:
     return run((tokens, valid))
-  fill = -count % size
-  rows = tuple(
-    jnp.pad(x, ((0, fill), (0, 0))).reshape(-1, size, x.shape[1])
-    for x in (tokens, valid)
-  )
-  done = lax.map(run, rows)
-  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], done)
+
+  def cut(x):
+    x = x.reshape(groups, count, -1)
+    x = jnp.pad(x, ((0, 0), (0, -count % size), (0, 0)))
+    x = x.reshape(groups, -1, size, x.shape[-1]).swapaxes(0, 1)
+    x = x.reshape(len(x), groups * size, -1)
+    return axes.constrain(x, None, "rows", None)
+
+  def join(x):
+    rest = x.shape[2:]
+    x = x.reshape(-1, groups, size, *rest).swapaxes(0, 1)
+    x = x.reshape(groups, -1, *rest)[:, :count]
+    return x.reshape(-1, *rest)
+
+  return jax.tree.map(join, lax.map(run, (cut(tokens), cut(valid))))
 
 
 def empty_cache(
@@ -97,7 +110,13 @@ def empty_cache(
   heads, size = config.num_kv_heads, config.head_dim
 
   def zeros(count, *shape):
-    return tuple(jnp.zeros((count, heads, *shape), dtype) for _ in depth)
+    return tuple(
+      axes.constrain(
+        jnp.zeros((count, heads, *shape), dtype),
+        *("rows", "kv_heads", None, None),
+      )
+      for _ in depth
+    )
 
   return Cache(
     Prompts(
@@ -111,12 +130,15 @@ def empty_cache(
   )
 
 
-def select(cache: Cache, slots: jax.Array, rows: jax.Array) -> Cache:
-  """What belongs to some slots [C'], and to their rows [C' * W]."""
+def select(
+  cache: Cache, slots: jax.Array, rows: jax.Array, groups: int = 1
+) -> Cache:
+  """What belongs to some slots [C'], and to their rows [C' * W]; of several
+  groups as many each, counted within it."""
   return Cache(
-    jax.tree.map(lambda leaf: leaf[slots], cache.prompts),
-    keys=tuple(leaf[rows] for leaf in cache.keys),
-    values=tuple(leaf[rows] for leaf in cache.values),
+    jax.tree.map(lambda leaf: axes.take(leaf, slots, groups), cache.prompts),
+    keys=tuple(axes.take(leaf, rows, groups) for leaf in cache.keys),
+    values=tuple(axes.take(leaf, rows, groups) for leaf in cache.values),
   )
 
 
@@ -200,7 +222,7 @@ def decode_step(
   age_R = (clock - jnp.arange(ring)) % ring
   own_bias = jnp.where(age_R[None] <= age_B[:, None], 0.0, attention.MASKED)
   bias = jnp.where(valid, 0.0, attention.MASKED), own_bias
-  x_BD = params["embedding"][token].astype(config.dtype)
+  x_BD = qwen.embed(params, config, token)
   all_keys, all_values = [], []
   for index, layer in enumerate(qwen.layer_list(params, config)):
     q, k, v = qwen.project(config, layer, x_BD, rope)

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from codea1_jax.models import attention, lora, products, rope
+from codea1_jax.models import attention, axes, lora, products, rope
 from codea1_jax.models.config import QwenConfig
 
 Params = dict[str, Any]
@@ -112,6 +112,13 @@ def init_params(config: QwenConfig, rng: jax.Array) -> Params:
   return Qwen(config).init(rng, tokens, valid)["params"]
 
 
+def embed(params: Params, config: QwenConfig, tokens: jax.Array) -> jax.Array:
+  """tokens [B, ...] -> [B, ..., D] in the compute dtype."""
+  table_VD = axes.constrain(params["embedding"], "vocab", None)
+  x = table_VD[tokens].astype(config.dtype)
+  return axes.constrain(x, "rows", *[None] * tokens.ndim)
+
+
 def norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
   """x / rms(x) * scale over the last axis, in float32."""
   x32 = x.astype(jnp.float32)
@@ -187,9 +194,9 @@ def layer_list(params: Params, config: QwenConfig) -> tuple[Params, ...]:
   )
 
 
-def unstack(params: Params, config: QwenConfig) -> Params:
+def unstack(params: Params, config: QwenConfig, by_rows: bool = True) -> Params:
   """Parameters for a decode loop: a dict a layer, matrices in compute dtype
-  and as `products.OutputRows`.
+  and, if `by_rows`, as `products.OutputRows`.
 
   Done once before the loop, or every step would convert and slice them again.
   """
@@ -201,7 +208,9 @@ def unstack(params: Params, config: QwenConfig) -> Params:
 
   def arrange(name, value):
     value = convert(name, value)
-    return products.output_rows(name, value) if name in _MATRICES else value
+    if by_rows and name in _MATRICES:
+      return products.output_rows(name, value)
+    return value
 
   layers = tuple(
     {name: arrange(name, value) for name, value in layer.items()}
@@ -243,10 +252,10 @@ def forward(params, config, tokens, valid, keep, segments=None):
     q, k, v = project(config, layer, x_BTD, tables)
     mixed = attention.attend(q, k, v, valid, segments)
     x_BTD = finish(config, layer, x_BTD, mixed)
-    return x_BTD, keep(k, v)
+    return axes.constrain(x_BTD, "rows", None, None), keep(k, v)
 
   apply = _rematerialized(apply, config.remat)
-  x_BTD = params["embedding"][tokens].astype(config.dtype)
+  x_BTD = embed(params, config, tokens)
   if config.scan_layers and not isinstance(params["layers"], tuple):
     x_BTD, kept = lax.scan(apply, x_BTD, params["layers"])
     kept = [
