@@ -1,9 +1,12 @@
 """AdamW with warm-up, as both policies use it."""
 
 import jax
+import jax.numpy as jnp
 import optax
+from jax import lax
 
 SCHEDULES = ("cosine", "constant")
+MOMENT_DTYPES = ("float32", "bfloat16")
 _UNDECAYED = ("norm", "bias", "scale")
 
 
@@ -56,6 +59,7 @@ def make_optimizer(
   b1: float = 0.9,
   b2: float = 0.999,
   eps: float = 1e-8,
+  moment_dtype: str = "float32",
 ) -> optax.GradientTransformation:
   """Clip by global norm, then AdamW (arXiv 1711.05101) on the schedule.
 
@@ -69,10 +73,15 @@ def make_optimizer(
     b1: decay of the first moment.
     b2: decay of the second moment.
     eps: added to the root of the second moment.
+    moment_dtype: both moments are stored in it, see `scale_by_adam`.
 
   Returns:
     An optax transformation; `make_schedule` with the same arguments is its
     learning rate.
+
+  Raises:
+    ValueError: unknown schedule or moment_dtype, or a warm-up as long as the
+      cosine's run.
   """
   rate = make_schedule(
     learning_rate=learning_rate,
@@ -82,15 +91,79 @@ def make_optimizer(
   )
   return optax.chain(
     optax.clip_by_global_norm(grad_clip) if grad_clip else optax.identity(),
-    optax.adamw(
-      rate,
-      b1=b1,
-      b2=b2,
-      eps=eps,
-      weight_decay=weight_decay,
-      mask=decay_mask,
+    optax.chain(
+      scale_by_adam(b1, b2, eps, moment_dtype),
+      optax.add_decayed_weights(weight_decay, decay_mask),
+      optax.scale_by_learning_rate(rate),
     ),
   )
+
+
+def scale_by_adam(
+  b1: float, b2: float, eps: float, moment_dtype: str = "float32"
+) -> optax.GradientTransformation:
+  """Adam (arXiv 1412.6980) whose moments are stored in `moment_dtype`.
+
+  Moments are computed in float32. bfloat16 has 8 bits, and an update changes a
+  moment by a share of 1 - b2, e.g. 1/1000: rounded to the nearest it would
+  never move. So they are rounded at random, right on average, and by the number
+  of the update alone: a run that resumes draws the same.
+
+  Raises:
+    ValueError: a dtype that is not one of MOMENT_DTYPES.
+  """
+  if moment_dtype not in MOMENT_DTYPES:
+    raise ValueError(
+      f"moment_dtype {moment_dtype!r} is not one of {MOMENT_DTYPES}"
+    )
+  adam = optax.scale_by_adam(b1, b2, eps)
+  if moment_dtype == "float32":
+    return adam
+
+  def init(params):
+    return _cast_moments(adam.init(params), moment_dtype)
+
+  def update(grads, state, params=None):
+    wide = _cast_moments(state, "float32")
+    updates, wide = adam.update(grads, wide, params)
+    return updates, _round_moments(wide)
+
+  return optax.GradientTransformation(init, update)
+
+
+def _cast_moments(state, dtype):
+  mu, nu = jax.tree.map(lambda x: x.astype(dtype), (state.mu, state.nu))
+  return state._replace(mu=mu, nu=nu)
+
+
+def _round_moments(state):
+  """Both to bfloat16; one draw of 32 bits serves the two of a parameter."""
+  key = jax.random.fold_in(jax.random.key(0), state.count)
+  mu, tree = jax.tree.flatten(state.mu)
+  nu = jax.tree.leaves(state.nu)
+  for index, leaf in enumerate(mu):
+    bits = jax.random.bits(jax.random.fold_in(key, index), leaf.shape)
+    mu[index] = round_at_random(leaf, bits & 0xFFFF)
+    nu[index] = round_at_random(nu[index], bits >> 16)
+  return state._replace(mu=tree.unflatten(mu), nu=tree.unflatten(nu))
+
+
+def round_at_random(x: jax.Array, bits: jax.Array) -> jax.Array:
+  """float32 -> bfloat16, up with the probability that keeps the mean.
+
+  bfloat16 is the first half of a float32. Adding a uniform number to the second
+  half carries into the first as often as that half is large.
+
+  Args:
+    x: float32; what bfloat16 holds exactly stays, as do infinity and NaN.
+    bits: uint32 of the same shape, uniform below 2^16.
+
+  Returns:
+    bfloat16, one of the two neighbors of x.
+  """
+  whole = lax.bitcast_convert_type(x, jnp.uint32) + bits
+  cut = lax.bitcast_convert_type(whole & jnp.uint32(0xFFFF0000), jnp.float32)
+  return jnp.where(jnp.isfinite(x), cut, x).astype(jnp.bfloat16)
 
 
 def decay_mask(params):

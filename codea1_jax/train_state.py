@@ -72,9 +72,11 @@ class RunState:
 def create_policy_state(
   params: Any, optimizer: optax.GradientTransformation
 ) -> PolicyState:
-  """A policy before its first update; moments are float32 in any case."""
-  # Gradients come in float32, so moments of another dtype would change theirs
-  # in the first update: a second compilation, and a resume that rounds.
+  """A policy before its first update; moments are of the optimizer's dtype,
+  never of the parameters'."""
+  # Gradients come in float32, so moments begun in bfloat16 with parameters, and
+  # not by the optimizer's own storage, would change their dtype in the first
+  # update: a second compilation, and a resume that rounds.
   wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
   return PolicyState(
     step=np.zeros((), np.int32),
