@@ -14,6 +14,7 @@ from codea1_jax import (
   devices,
   judging,
   losses,
+  reference,
   rollout,
   train_state,
 )
@@ -109,7 +110,9 @@ def _build(config, workdir, hosts: Hosts, stack) -> Run:
   _check_hosts(config, hosts, resume)
   checks.check_ground_truths((*problems, *heldout), pool)
   players, make_states, evaluators = {}, {}, {}
-  frozen, references = _still_parameters(config, policies, parallel)
+  frozen, references = reference.still_parameters(
+    config, policies, _with_kl_term(config), parallel
+  )
   for role, (policy, params) in policies.items():
     trained = params
     if config.lora.rank:
@@ -282,29 +285,13 @@ def _loss_config(config: Any, role: str) -> losses.GrpoLossConfig:
   )
 
 
-def _still_parameters(config, policies, parallel):
-  """What is held on the devices and never changes, each copy once.
-
-  Returns:
-    For each role the base that its adapters stand beside, or None; and the
-    reference of its KL term, or None: the base, or the policy as loaded.
-  """
-  copies = {}
-
-  def placed(role):
-    where, params = parallel[role], policies[role][1]
-    if (where, id(params)) not in copies:  # self-play's are one
-      copies[where, id(params)] = where.place(params)
-    return copies[where, id(params)]
-
-  frozen, references = dict.fromkeys(policies), dict.fromkeys(policies)
-  for role in policies:
-    if config.lora.rank:
-      frozen[role] = placed(role)
-    rewarded = role in _REWARDED[config.method]
-    if rewarded and _loss_config(config, role).needs_reference:
-      references[role] = placed(role)
-  return frozen, references
+def _with_kl_term(config: Any) -> tuple[str, ...]:
+  """The roles whose rows are scored by a reference too."""
+  return tuple(
+    role
+    for role in _REWARDED[config.method]
+    if _loss_config(config, role).needs_reference
+  )
 
 
 def _make_optimizer(config, role):
@@ -323,7 +310,7 @@ def _make_optimizer(config, role):
   return optimizer, optimizers.make_schedule(**schedule)
 
 
-def _make_player(config, role, policy, params, frozen, reference, parallel):
+def _make_player(config, role, policy, params, frozen, still, parallel):
   """One role's compiled functions, and what makes its state on the devices of
   the parameters that are trained."""
   settings, grpo = config[role], config.grpo
@@ -349,7 +336,7 @@ def _make_player(config, role, policy, params, frozen, reference, parallel):
     ),
     update=updates.make_update(loss, optimizer, parallel, bind=bind, **cut),
     learning_rate=learning_rate,
-    reference=reference,
+    reference=still,
     frozen=frozen,
     bind=bind,
     temperature=config.rollout.temperature,

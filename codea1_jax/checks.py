@@ -10,8 +10,10 @@ from codea1_jax import (
   evaluation,
   grpo,
   judging,
+  optimizer,
   prompts,
   quality,
+  reference,
   rewards,
 )
 from codea1_jax.mistake_book import SAMPLERS
@@ -111,6 +113,16 @@ def check_values(config: Any) -> None:
     ("compute.dtype", config.compute.dtype, DTYPES),
     ("compute.param_dtype", config.compute.param_dtype, DTYPES),
     ("compute.remat", config.compute.remat, REMAT),
+    ("reference.dtype", config.reference.dtype, reference.DTYPES),
+    ("reference.placement", config.reference.placement, reference.PLACEMENTS),
+    *(
+      (
+        f"{role}.optimizer.moment_dtype",
+        config[role].optimizer.moment_dtype,
+        optimizer.MOMENT_DTYPES,
+      )
+      for role in ("code", "test")
+    ),
   ):
     if value not in known:
       raise ValueError(
@@ -156,6 +168,11 @@ def _check_combinations(config: Any) -> None:
     (
       adapters and not config.lora.rank,
       f"{' and '.join(adapters)}.adapter needs a lora.rank above 0",
+    ),
+    (
+      config.lora.rank and not reference.is_default(config.reference),
+      f"lora.rank is {config.lora.rank}: the reference is the base itself, so"
+      " that reference.dtype must be same and reference.placement device",
     ),
     (
       grpo_config.importance_cap and config.rollout.temperature != 1.0,

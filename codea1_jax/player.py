@@ -15,6 +15,7 @@ import optax
 from codea1_jax import grpo, packing, rollout
 from codea1_jax import update as updates
 from codea1_jax.devices import Parallel
+from codea1_jax.reference import Reference
 from codea1_jax.train_state import PolicyState, UpdateBatch
 from codea1_jax.types import Completion
 
@@ -68,7 +69,7 @@ class Player:
   score: Callable  # update.make_score's
   update: Callable  # update.make_update's
   learning_rate: optax.Schedule
-  reference: Any  # placed params of the KL term, or None
+  reference: Reference | None  # of the KL term
   # Placed parameters that are not trained, and what makes all of them of
   # these and the trained ones; None and None where all are trained.
   frozen: Any
@@ -154,7 +155,7 @@ class Player:
     reference = None
     if self.reference is not None:
       reference, _ = self.score(
-        self.reference, batch.tokens, batch.valid, length
+        self.reference.on_devices(), batch.tokens, batch.valid, length
       )
     completions = [c for _, c in rows]
     sampler = self._sampler_log_probs(completions, length)

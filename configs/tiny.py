@@ -17,6 +17,8 @@ def _optimizer(learning_rate: float) -> config_dict.ConfigDict:
   optimizer.grad_clip = 1.0
   optimizer.b1 = 0.9
   optimizer.b2 = 0.99
+  # Of Adam's two moments a parameter; bfloat16 halves what they take.
+  optimizer.moment_dtype = "float32"
   return optimizer
 
 
@@ -48,6 +50,12 @@ def _add_model(config: config_dict.ConfigDict) -> None:
   compute.param_dtype = "float32"
   compute.scan_layers = False  # True compiles one layer, for deep models
   compute.remat = "none"  # or full, dots, dots_no_batch: what is not kept
+
+  # The policies as loaded, for the KL term. Under LoRA the base is the
+  # reference and these fields stay as they are.
+  reference = config.reference = config_dict.ConfigDict()
+  reference.dtype = "same"  # as compute.param_dtype; or bfloat16
+  reference.placement = "device"  # or host: copied to the devices to score
 
 
 def _add_play(config: config_dict.ConfigDict) -> None:

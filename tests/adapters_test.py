@@ -49,7 +49,7 @@ def trained(tmp_path_factory):
 
 def test_both_learn_beside_one_base(trained):
   workdir, run, state = trained
-  assert run.code.frozen is run.test.frozen is run.code.reference
+  assert run.code.frozen is run.test.frozen is run.code.reference.params
   rows = metrics.read_jsonl(workdir / "metrics.jsonl")
   for role in ("code", "test"):
     assert rows[0][f"{role}/kl"] == pytest.approx(0, abs=1e-6)
@@ -108,6 +108,8 @@ def test_exports_compute_what_the_run_computes(trained, tmp_path):
     ({"code.model": "shipped:code_llm"}, "must be the same base"),
     ({"lora.rank": 0, "code.adapter": "somewhere"}, "code.adapter needs"),
     ({"lora.rank": -1}, "lora.rank is -1"),
+    ({"reference.dtype": "bfloat16"}, "reference is the base itself"),
+    ({"reference.placement": "host"}, "reference is the base itself"),
   ],
 )
 def test_settings_that_do_not_go_together(changes, words):

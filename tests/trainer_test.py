@@ -7,6 +7,7 @@ import signal
 
 import jax
 import numpy as np
+import optax
 import pytest
 from small_runs import small_config
 
@@ -134,7 +135,7 @@ def test_seeds_differ(tmp_path):
   "changes, untouched",
   [
     ({"method": "golden_tests"}, "test"),
-    ({"method": "self_play"}, "test"),
+    ({"method": "self_play", "reference.placement": "host"}, "test"),
     ({"book.enabled": False}, None),
     ({"method": "sft"}, "code"),
   ],
@@ -186,6 +187,7 @@ def test_all_variants_together(tmp_path):
       "grpo.aggregation": "seq_mean_token_mean",
       "grpo.std": "population",
       "grpo.importance_cap": 2.0,
+      "code.optimizer.moment_dtype": "bfloat16",
       "evaluation.temperature": 0.7,
       "evaluation.top_p": 0.95,
       "evaluation.samples": 2,
@@ -221,6 +223,8 @@ def test_all_variants_together(tmp_path):
     saved = checkpoint.Checkpoints(whole, 1)
     state = saved.restore(run.initial_state(), run.parallel)
     saved.close()
+  moments = optax.tree_utils.tree_get(state.code.opt_state, "nu")
+  assert {leaf.dtype.name for leaf in jax.tree.leaves(moments)} == {"bfloat16"}
   seen = {record["problem"]["id"] for record in dumped}
   assert set(state.pass_rates.questions) == seen
 
