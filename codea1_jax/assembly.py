@@ -11,7 +11,7 @@ from typing import Any
 from codea1_jax import (
   adapters,
   checks,
-  devices,
+  inputs,
   judging,
   losses,
   reference,
@@ -19,17 +19,13 @@ from codea1_jax import (
   train_state,
 )
 from codea1_jax import optimizer as optimizers
-from codea1_jax import problems as problem_files
 from codea1_jax import update as updates
 from codea1_jax.devices import Parallel
 from codea1_jax.hosts import HostError, Hosts, SharedPool
-from codea1_jax.models import hub
 from codea1_jax.player import Player
 from codea1_jax.sandbox import Limits, SandboxPool
-from codea1_jax.tiny import DATA
 from codea1_jax.types import Problem
 
-_SHIPPED = "shipped:"
 # Whose parameters a method trains; self-play's one policy is the coder's.
 TRAINED = {
   "code_a1": ("code", "test"),
@@ -102,12 +98,12 @@ def open_run(config: Any, workdir: str | pathlib.Path) -> Iterator[Run]:
 
 def _build(config, workdir, hosts: Hosts, stack) -> Run:
   checks.check_values(config)
-  parallel = _make_parallel(config)
+  parallel = inputs.make_parallel(config)
   resume = checks.holds_this_run(workdir, config)
-  problems, heldout = _load_problem_sets(config)
-  policies = _load_policies(config, parallel)
+  problems, heldout = inputs.load_problem_sets(config)
+  policies = inputs.load_policies(config, parallel)
   pool = hosts.share(stack.enter_context(open_pool(config.sandbox)))
-  _check_hosts(config, hosts, resume)
+  inputs.check_hosts(config, hosts, resume)
   checks.check_ground_truths((*problems, *heldout), pool)
   players, make_states, evaluators = {}, {}, {}
   frozen, references = reference.still_parameters(
@@ -152,81 +148,6 @@ def _build(config, workdir, hosts: Hosts, stack) -> Run:
     initial_state,
     resume,
   )
-
-
-def _make_parallel(config) -> dict[str, Parallel]:
-  """Both roles' devices: the same ones, or a half for each."""
-  if config.placement == "colocated":
-    both = devices.make_parallel(config.parallel, **config.mesh)
-    return {"code": both, "test": both}
-  halves = devices.halves()
-  return {
-    role: devices.make_parallel(config.parallel, half, **config.mesh)
-    for role, half in zip(("code", "test"), halves)
-  }
-
-
-def _check_hosts(config, hosts: Hosts, resume: bool) -> None:
-  """All hosts have the same config and see the same workdir."""
-  seen = hosts.gather((config.to_json(), resume))
-  for index, (text, resumes) in enumerate(seen):
-    if text != seen[0][0]:
-      raise ValueError(f"host {index} has another config than host 0")
-    if resumes != seen[0][1]:
-      raise ValueError(f"host {index} sees another workdir than host 0")
-
-
-def _load_problem_sets(config):
-  """The training problems that the run may use, and the held-out ones."""
-  problems, heldout = (
-    problem_files.load_problems(resolve(path, ".jsonl"))
-    for path in (config.train_problems, config.heldout_problems)
-  )
-  if config.max_train_problems:
-    problems = problem_files.subset(
-      problems, config.max_train_problems, config.seed
-    )
-  checks.check_problems(config, problems, heldout)
-  return problems, heldout
-
-
-def _load_policies(
-  config, parallel: dict[str, Parallel]
-) -> dict[str, tuple[rollout.Policy, Any]]:
-  """Both roles' policies with their parameters; in self-play, and as the base
-  of adapters, one for both."""
-
-  def load(role, model):
-    shardings = None
-    if config.parallel == "mesh":  # no device could hold all of it
-      shardings = parallel[role].shardings
-    return rollout.load_policy(
-      resolve_model(model), shardings=shardings, **config.compute
-    )
-
-  shared = config.code.model if config.lora.rank else None
-  if config.method == "self_play":
-    shared = config.self_play_model
-  if shared:
-    both = load("code", shared)
-    policies = {"code": both, "test": both}
-  else:
-    policies = {r: load(r, config[r].model) for r in ("code", "test")}
-  for role, (policy, _) in policies.items():
-    checks.check_context(config, role, policy.model_config.context_length)
-  return policies
-
-
-def resolve(path: str, suffix: str = "") -> pathlib.Path:
-  """A user's path, or the file or directory that the package ships."""
-  if path.startswith(_SHIPPED):
-    return DATA / (path.removeprefix(_SHIPPED) + suffix)
-  return pathlib.Path(path)
-
-
-def resolve_model(name: str) -> pathlib.Path:
-  """A model's directory: the package's, a user's, or from the Hub."""
-  return resolve(name) if name.startswith(_SHIPPED) else hub.resolve_model(name)
 
 
 def open_pool(config: Any) -> SandboxPool:

@@ -99,7 +99,8 @@ class Parallel:
       static: places of hashable arguments, a compilation for each value.
 
     Returns:
-      A function of held trees and arrays [G, ...], with a method `lower`.
+      A function of held trees and arrays [G, ...]. Its method `lower` takes
+      their shapes too, and gives what jax.jit's gives.
     """
     if self.kind == "pmap":
       return jax.pmap(
@@ -269,7 +270,9 @@ def _mesh_shape(count: int, *sizes: int) -> tuple[int, int, int]:
 
 
 def _put(leaf: Any, sharding: NamedSharding) -> jax.Array:
-  """A leaf that every host has, with the sharding."""
+  """A leaf that every host has, or its shape, with the sharding."""
+  if isinstance(leaf, jax.ShapeDtypeStruct):
+    return leaf.update(sharding=sharding)
   if isinstance(leaf, jax.Array) and leaf.sharding == sharding:
     return leaf
   if isinstance(leaf, jax.Array) or sharding.is_fully_addressable:

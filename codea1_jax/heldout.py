@@ -13,6 +13,7 @@ from codea1_jax import (
   judging,
   parsing,
   prompts,
+  writing,
 )
 from codea1_jax.assembly import Run
 from codea1_jax.train_state import PolicyState, RunState
@@ -20,7 +21,7 @@ from codea1_jax.types import Completion
 
 # Evaluations draw with seeds of a step that no run reaches.
 _STEP = 2**32 - 1
-_GREEDY, _CHOOSING = 2, 3  # beside game.CODE and game.TEST
+_GREEDY, _CHOOSING = 2, 3  # beside writing.CODE and writing.TEST
 
 
 def evaluate(run: Run, state: RunState) -> dict[str, float]:
@@ -54,7 +55,7 @@ def _code_scores(run: Run, coder: PolicyState, writer: PolicyState):
   ]
   encoded, _ = run.code.encode(chats)
   scores = {}
-  for name, role in (("greedy", _GREEDY), ("sampled", game.CODE)):
+  for name, role in (("greedy", _GREEDY), ("sampled", writing.CODE)):
     completions = run.evaluators[name](
       run.code.full(coder.params), encoded, _seed(run, role)
     )
@@ -96,7 +97,7 @@ def _test_scores(run: Run, writer: PolicyState) -> dict[str, float]:
   targets = evaluation.attack_targets(run.heldout, config.evaluation.targets)
   if not targets:
     return {}
-  completions = _write_suites(run, writer, targets, "test", game.TEST)
+  completions = _write_suites(run, writer, targets, "test", writing.TEST)
   return evaluation.attack_scores(
     targets, completions, config.rollout.tests, run.pool
   )
@@ -105,7 +106,8 @@ def _test_scores(run: Run, writer: PolicyState) -> dict[str, float]:
 def _write_suites(run: Run, writer: PolicyState, targets, name: str, role: int):
   """Completions of the Test LLM against (problem, program) pairs."""
   chats = [
-    game.test_chat(run.config, problem, program) for problem, program in targets
+    writing.test_chat(run.config, problem, program)
+    for problem, program in targets
   ]
   encoded, _ = run.test.encode(chats)
   params = run.test.full(writer.params)

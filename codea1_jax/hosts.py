@@ -6,7 +6,9 @@ the global devices. Only what the outside decides has to be told: verdicts (a
 host's sandbox runs its part of the programs), mistakes, signals.
 """
 
+import os
 import pickle
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +46,21 @@ def connect(
     process_id,
     heartbeat_timeout_seconds=HEARTBEAT_S,
   )
+
+
+def leave(error: Exception) -> None:
+  """Ends this process, if it is one of several, after what a collective with a
+  host that has gone raises: a clean exit would wait for that host."""
+  if jax.process_count() == 1:
+    return
+  first, *_ = str(error).splitlines() or [repr(error)]
+  print(
+    "error: this host cannot go on, most likely because another host has gone:"
+    f" {first}",
+    file=sys.stderr,
+    flush=True,
+  )
+  os._exit(1)
 
 
 class Hosts:

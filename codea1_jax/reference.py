@@ -87,7 +87,8 @@ def _keep(fields: Any, params: Any, parallel: Parallel) -> Reference:
     params = jax.tree.map(lambda x: x.astype(dtype), params)
   if not fields or fields.placement == "device":
     return Reference(parallel.place(params))
-  if not all(x.is_fully_addressable for x in jax.tree.leaves(params)):
+  leaves = jax.tree.leaves(params)
+  if not all(getattr(x, "is_fully_addressable", True) for x in leaves):
     raise ValueError(
       "reference.placement is host, but no host has all of a mesh of several"
     )

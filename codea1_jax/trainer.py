@@ -17,6 +17,7 @@ from codea1_jax import (
   groups,
   heldout,
   supervision,
+  writing,
 )
 from codea1_jax.assembly import Run
 from codea1_jax.checkpoint import Checkpoints
@@ -82,8 +83,12 @@ def code_a1_step(run: Run, state: RunState):
   clock, seed = Clock(), (run.config.seed, state.step)
   played = game.play(run, state, state.code, state.test, clock)
   lessons = (
-    lambda: run.code.learn(state.code, played.code_batch, (*seed, game.CODE)),
-    lambda: run.test.learn(state.test, played.test_batch, (*seed, game.TEST)),
+    lambda: run.code.learn(
+      state.code, played.code_batch, (*seed, writing.CODE)
+    ),
+    lambda: run.test.learn(
+      state.test, played.test_batch, (*seed, writing.TEST)
+    ),
   )
   (code, code_losses), (test, test_losses) = _each(lessons, run.split)
   clock.lap("update")
@@ -103,10 +108,10 @@ def self_play_step(run: Run, state: RunState):
   clock, seed = Clock(), (run.config.seed, state.step)
   played = game.play(run, state, state.code, state.code, clock)
   both, code_losses = run.code.learn(
-    state.code, played.code_batch, (*seed, game.CODE)
+    state.code, played.code_batch, (*seed, writing.CODE)
   )
   both, test_losses = run.test.learn(
-    both, played.test_batch, (*seed, game.TEST)
+    both, played.test_batch, (*seed, writing.TEST)
   )
   clock.lap("update")
   state = state.replace(
@@ -123,7 +128,7 @@ def golden_tests_step(run: Run, state: RunState):
   """Only the Code LLM learns, from the share of golden tests it passes."""
   clock, seed = Clock(), (run.config.seed, state.step)
   batch = game.draw_problems(run, state, run.config.rollout.questions)
-  samples, _ = game.sample_codes(run, state.code, batch, seed)
+  samples, _ = writing.sample_codes(run, state.code, batch, seed)
   clock.lap("rollout")
   shares = evaluation.golden_pass(batch, samples.completions, run.pool)
   clock.lap("sandbox")
@@ -133,7 +138,7 @@ def golden_tests_step(run: Run, state: RunState):
     run.config, run.code, state.code, groups.Groups(samples, reward, mask)
   )
   clock.lap("score")
-  code, losses = run.code.learn(state.code, code_batch, (*seed, game.CODE))
+  code, losses = run.code.learn(state.code, code_batch, (*seed, writing.CODE))
   clock.lap("update")
   numbers |= losses | {"pass_rate": evaluation.pass_rate(shares)}
   numbers = game.prefixed("code", numbers) | clock.metrics
@@ -146,7 +151,7 @@ def sft_step(run: Run, state: RunState):
   """The Test LLM learns golden asserts of faulty codes by cross-entropy."""
   config, clock = run.config, Clock()
   seed = (config.seed, state.step)
-  rng = np.random.default_rng((*seed, game.TEST))
+  rng = np.random.default_rng((*seed, writing.TEST))
   batch = game.draw_problems(run, state, config.rollout.questions)
   targets = supervision.draw_faulty(batch, config.rollout.suites, rng)
   suites = supervision.golden_suites(
@@ -154,10 +159,13 @@ def sft_step(run: Run, state: RunState):
   )
   clock.lap("sandbox")
   rows = run.test.supervised(
-    [game.test_chat(config, problem, program) for problem, program in targets],
+    [
+      writing.test_chat(config, problem, program)
+      for problem, program in targets
+    ],
     [supervision.completion(tests) for tests in suites],
   )
-  test, losses = run.test.learn(state.test, rows, (*seed, game.TEST))
+  test, losses = run.test.learn(state.test, rows, (*seed, writing.TEST))
   clock.lap("update")
   numbers = game.prefixed("test", losses) | clock.metrics
   return state.replace(test=test, step=state.step + 1), numbers, []

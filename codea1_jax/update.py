@@ -55,7 +55,8 @@ def make_update(
     update(placed state, host batch, placed frozen parameters or None) ->
     (state, metrics). The given state is donated: its buffers are gone.
     Metrics are floats; a NaN in the loss or in `grad_norm` (before clipping) is
-    there to be raised on.
+    there to be raised on. `update.step` is the compiled part, of rows already
+    split as [G, micro-batches, rows, ...]; it has the method `lower`.
   """
 
   def device_step(state, batch, frozen):
@@ -98,6 +99,7 @@ def make_update(
     metrics = parallel.fetch(metrics)
     return state, {name: float(value) for name, value in metrics.items()}
 
+  update.step = step
   return update
 
 

@@ -13,7 +13,7 @@ import pathlib
 
 from absl import app, flags
 
-from codea1_jax import assembly, checkpoint, export, problems
+from codea1_jax import checkpoint, export, inputs, problems
 from experiments import command_line
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run.", required=True)
@@ -26,7 +26,7 @@ def main(_):
   try:
     config = json.loads((workdir / "config.json").read_text())
     known = problems.load_problems(
-      assembly.resolve(config["train_problems"], ".jsonl")
+      inputs.resolve(config["train_problems"], ".jsonl")
     )
     book = checkpoint.read_book(workdir)
     dump = workdir / "rollouts.jsonl"

@@ -7,6 +7,7 @@ who they are, or --hosts=ADDRESS:PORT,COUNT,INDEX, the address being host 0's.
 
 import re
 
+import jax
 from absl import app, flags
 from ml_collections import config_flags
 
@@ -44,6 +45,9 @@ def main(_):
     trainer.train(_CONFIG.value, _WORKDIR.value)
   except assembly.InputError as error:
     command_line.fail(error)
+  except jax.errors.JaxRuntimeError as error:
+    hosts.leave(error)
+    raise
 
 
 if __name__ == "__main__":

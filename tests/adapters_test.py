@@ -12,8 +12,10 @@ from codea1_jax import (
   assembly,
   checkpoint,
   checks,
+  devices,
   metrics,
   policy_export,
+  problems,
   trainer,
 )
 from codea1_jax.models import convert, lora, peft, qwen
@@ -28,12 +30,10 @@ def lora_config(**changes):
 def trained(tmp_path_factory):
   """A workdir after two steps on one device."""
   workdir = tmp_path_factory.mktemp("lora")
-  load, make = assembly.problem_files.load_problems, assembly.devices
+  load, make = problems.load_problems, devices
   make_parallel = make.make_parallel
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(
-      assembly.problem_files, "load_problems", lambda path: load(path)[:24]
-    )
+    patch.setattr(problems, "load_problems", lambda path: load(path)[:24])
     patch.setattr(
       make,
       "make_parallel",

@@ -94,8 +94,13 @@ def timeless(path):
 
 def policies(workdir):
   """Every array of the last checkpoint."""
-  path = workdir / "checkpoints" / str(STEPS) / "policies"
-  return ocp.StandardCheckpointer().restore(path.absolute())
+  path = (workdir / "checkpoints" / str(STEPS) / "policies").absolute()
+  with ocp.PyTreeCheckpointer() as checkpointer:
+    tree = checkpointer.metadata(path).item_metadata.tree
+    host = jax.tree.map(
+      lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree
+    )
+    return checkpointer.restore(path, restore_args=host)
 
 
 def assert_same_run(one, two):

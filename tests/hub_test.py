@@ -6,7 +6,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from codea1_jax import assembly
+from codea1_jax import inputs
 from codea1_jax.models import hub
 from codea1_jax.tiny import DATA
 
@@ -32,7 +32,7 @@ def calls(monkeypatch, tmp_path):
   ],
 )
 def test_a_hub_id_is_fetched(calls, tmp_path, name, repo, revision):
-  assert assembly.resolve_model(name) == tmp_path
+  assert inputs.resolve_model(name) == tmp_path
   [(asked, options)] = calls
   assert (asked, options["revision"]) == (repo, revision)
 
@@ -70,7 +70,7 @@ def test_local_and_shipped_models_never_touch_the_network(
 
   monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
   assert hub.resolve_model(str(tmp_path)) == tmp_path
-  assert assembly.resolve_model("shipped:code_llm") == DATA / "code_llm"
+  assert inputs.resolve_model("shipped:code_llm") == DATA / "code_llm"
   (tmp_path / "org" / "name").mkdir(parents=True)
   monkeypatch.chdir(tmp_path)
   assert hub.resolve_model("org/name") == pathlib.Path("org/name")

@@ -6,6 +6,7 @@ import pytest
 from small_runs import small_config
 
 from codea1_jax import checks, reference, update
+from codea1_jax.devices import make_parallel
 from codea1_jax.models import qwen
 
 CONFIG = qwen.QwenConfig(
@@ -26,13 +27,14 @@ def params():
 
 @pytest.fixture(scope="module")
 def parallel():
-  return devices.make_parallel("pmap", jax.devices()[:2])
+  return make_parallel("pmap", jax.devices()[:2])
 
 
 def _build(params, parallel, roles=("code", "test"), **changes):
   config = small_config(**{f"reference.{k}": v for k, v in changes.items()})
   policies = {"code": (None, params), "test": (None, params)}
-  return reference.still_parameters(config, policies, roles, parallel)
+  both = {"code": parallel, "test": parallel}
+  return reference.still_parameters(config, policies, roles, both)
 
 
 def test_same_log_probs_wherever_it_lies(params, parallel):
@@ -60,7 +62,7 @@ def test_same_log_probs_wherever_it_lies(params, parallel):
 
 def test_one_policy_has_one_reference(params, parallel):
   frozen, found = _build(params, parallel, placement="host")
-  assert frozen is None and found["code"] is found["test"]
+  assert frozen["code"] is None and found["code"] is found["test"]
   _, found = _build(params, parallel, roles=("test",))
   assert found["code"] is None and found["test"] is not None
 

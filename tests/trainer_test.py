@@ -14,10 +14,12 @@ from small_runs import small_config
 from codea1_jax import (
   assembly,
   checkpoint,
+  devices,
   game,
   groups,
   metrics,
   player,
+  problems,
   replay,
   run_log,
   trainer,
@@ -28,8 +30,8 @@ from codea1_jax.types import Completion
 @pytest.fixture(autouse=True)
 def small_world(monkeypatch):
   """One device and few problems: neither is what is tested here."""
-  load = assembly.problem_files.load_problems
-  make_parallel = assembly.devices.make_parallel
+  load = problems.load_problems
+  make_parallel = devices.make_parallel
 
   def first(path):
     loaded = load(path)
@@ -38,8 +40,8 @@ def small_world(monkeypatch):
   def one_device(kind, **mesh):
     return make_parallel(kind, jax.local_devices()[:1], **mesh)
 
-  monkeypatch.setattr(assembly.problem_files, "load_problems", first)
-  monkeypatch.setattr(assembly.devices, "make_parallel", one_device)
+  monkeypatch.setattr(problems, "load_problems", first)
+  monkeypatch.setattr(devices, "make_parallel", one_device)
 
 
 def timeless(path):

@@ -52,7 +52,7 @@ def matmul(x: jax.Array, weight, num_in: int = 1) -> jax.Array:
   """x [..., in] @ weight [in (num_in axes), ...], summed in float32."""
   if isinstance(weight, OutputRows):
     return by_rows(x, weight.rows).reshape(x.shape[:-1] + weight.shape)
-  outputs = weight.shape[num_in:]
-  weight = weight.reshape(x.shape[-1], -1).astype(x.dtype)
-  product = jnp.matmul(x, weight, preferred_element_type=jnp.float32)
-  return product.reshape(x.shape[:-1] + outputs)
+  # The outputs' axes stay: a mesh that cuts the last of them would have to
+  # gather a matrix to make them one.
+  weight = weight.reshape(x.shape[-1], *weight.shape[num_in:]).astype(x.dtype)
+  return jnp.tensordot(x, weight, 1, preferred_element_type=jnp.float32)
