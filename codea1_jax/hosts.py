@@ -9,6 +9,7 @@ host's sandbox runs its part of the programs), mistakes, signals.
 import os
 import pickle
 import sys
+import traceback
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -49,14 +50,15 @@ def connect(
 
 
 def leave(error: Exception) -> None:
-  """Ends this process, if it is one of several, after what a collective with a
-  host that has gone raises: a clean exit would wait for that host."""
+  """Ends this process at once, if it is one of several: a clean exit would wait
+  for the others, and one of them may be what has gone."""
   if jax.process_count() == 1:
     return
-  first, *_ = str(error).splitlines() or [repr(error)]
+  traceback.print_exception(error)
+  first, *_ = str(error).splitlines() or [""]
   print(
-    "error: this host cannot go on, most likely because another host has gone:"
-    f" {first}",
+    "error: this host cannot go on, perhaps since another host has gone:"
+    f" {type(error).__name__}: {first}",
     file=sys.stderr,
     flush=True,
   )

@@ -7,7 +7,6 @@ who they are, or --hosts=ADDRESS:PORT,COUNT,INDEX, the address being host 0's.
 
 import re
 
-import jax
 from absl import app, flags
 from ml_collections import config_flags
 
@@ -45,7 +44,7 @@ def main(_):
     trainer.train(_CONFIG.value, _WORKDIR.value)
   except assembly.InputError as error:
     command_line.fail(error)
-  except jax.errors.JaxRuntimeError as error:
+  except Exception as error:
     hosts.leave(error)
     raise
 
