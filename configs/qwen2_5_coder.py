@@ -4,9 +4,13 @@
     --workdir=runs/coder --config.train_problems=PROBLEMS.jsonl \
     --config.heldout_problems=HELDOUT.jsonl
 
+  python -m experiments.make_problems --evalplus=ROWS.parquet --heldout=8 \
+    --out=runs/evalplus
   python -m experiments.train \
     --config=configs/qwen2_5_coder.py:0.5b,lora,runlocal \
-    --workdir=runs/real --config.code.model=DIR --config.test.model=DIR
+    --workdir=runs/real --config.code.model=DIR --config.test.model=DIR \
+    --config.train_problems=runs/evalplus/train.jsonl \
+    --config.heldout_problems=runs/evalplus/heldout.jsonl
 
 The paper's 3 epochs of 9,688 questions are 113 steps of 256; without problem
 files of your own the shipped ones are used. Not run at that scale yet.
@@ -25,6 +29,8 @@ from ml_collections import config_dict
 from configs import tiny
 
 _SIZES = ("0.5b", "1.5b", "3b", "7b")
+# Where no accelerator holds all: as many parts as there are key/value heads.
+_TENSOR = {"3b": 2, "7b": 4}
 
 
 def _paper(config: config_dict.ConfigDict) -> None:
@@ -59,7 +65,9 @@ def _paper(config: config_dict.ConfigDict) -> None:
 
 
 def _lora(config: config_dict.ConfigDict) -> None:
-  """Adapters; they take steps that would wreck whole weights."""
+  """Adapters; they take steps that would wreck whole weights. The base never
+  changes, so that its files' dtype loses nothing."""
+  config.compute.param_dtype = "bfloat16"
   config.lora.rank = 32
   config.lora.alpha = 64.0
   for role in ("code", "test"):
@@ -69,22 +77,26 @@ def _lora(config: config_dict.ConfigDict) -> None:
 
 def _run_local(config: config_dict.ConfigDict) -> None:
   """A step of minutes on two cores."""
-  config.num_steps = 2
+  config.num_steps = 10
+  config.max_train_problems = 10  # two epochs: the second meets the book
   config.compute.param_dtype = "bfloat16"  # too coarse for steps of 1e-6
-  config.compute.scan_layers = False
   config.compute.remat = "none"
   for role in ("code", "test"):
     config[role].max_prompt_tokens = 1024
-    config[role].max_new_tokens = 256
+    config[role].max_new_tokens = 128
     config[role].optimizer.warmup_steps = 0
-  config.rollout.questions = 4
-  config.rollout.codes = 4
-  config.rollout.suites = 4
-  config.rollout.tests = 4
+  config.rollout.questions = 2
+  config.rollout.codes = 3
+  config.rollout.suites = 3
+  config.rollout.tests = 3
+  config.rollout.bucket = 64
   config.rollout.max_rows = 32
+  config.selection.top_k = 1
   config.evaluation.samples = 1
   config.evaluation.targets = 1
   config.evaluation.every = 1000  # before and after
+  config.checkpoint.every = 1
+  config.dump_every = 1
 
 
 def get_config(arg: str = "1.5b") -> config_dict.ConfigDict:
@@ -102,6 +114,8 @@ def get_config(arg: str = "1.5b") -> config_dict.ConfigDict:
   _paper(config)
   if "lora" in more:
     _lora(config)
+  elif size in _TENSOR and "runlocal" not in more:
+    config.parallel, config.mesh.tensor = "mesh", _TENSOR[size]
   if "runlocal" in more:
     _run_local(config)
   config.lock()
