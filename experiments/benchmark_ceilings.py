@@ -1,6 +1,7 @@
-"""What a decode loop needs at least, and what the machine can do.
+"""What a decode loop and an update need at least, and what the machine can do.
 
-The accounting, for R rows in the loop at once, all sizes of the model's dtype:
+The accounting of a decode loop, for R rows in it at once, all sizes of the
+model's dtype:
 
   operations  2 x (parameters of the layers + of the head) a decoded token
   weights     every parameter but the embedding table once a step;
@@ -39,11 +40,18 @@ class Work:
 
 def matrix_parameters(config: QwenConfig) -> int:
   """Parameters that a decode step multiplies with: the layers', the head's."""
+  return _layer_parameters(config) + _head_parameters(config)
+
+
+def _layer_parameters(config: QwenConfig) -> int:
   inner = config.head_dim * config.num_heads
   fused = config.head_dim * (config.num_heads + 2 * config.num_kv_heads)
   layer = config.hidden_size * (fused + inner + 3 * config.intermediate_size)
-  head = config.vocab_size * config.hidden_size
-  return config.num_layers * layer + head
+  return config.num_layers * layer
+
+
+def _head_parameters(config: QwenConfig) -> int:
+  return config.vocab_size * config.hidden_size
 
 
 def kv_elements(config: QwenConfig) -> int:
@@ -77,6 +85,18 @@ def decode_work(
     weight_bytes=float(itemsize * parameters * steps),
     kv_bytes=float(itemsize * kv_elements(config) * (own + shared)),
   )
+
+
+def update_operations(
+  config: QwenConfig, prompt_tokens: int, lengths: Sequence[int]
+) -> float:
+  """Operations of an update on rows of a prompt and so many tokens each."""
+  rows = [prompt_tokens + length for length in lengths]
+  pairs = sum(row * (row + 1) // 2 for row in rows)
+  forward = 2.0 * _layer_parameters(config) * sum(rows)
+  forward += 2.0 * _head_parameters(config) * sum(lengths)
+  width = config.num_heads * config.head_dim
+  return 3 * (forward + 4.0 * width * config.num_layers * pairs)
 
 
 def bound_seconds(work: Work, rates: dict[str, float], dtype: str):

@@ -141,7 +141,7 @@ def transformers(job: dict[str, Any]):
   return {"sample": sample}
 
 
-def _tunix_config(job: dict[str, Any]):
+def tunix_config(job: dict[str, Any]):
   """Its config of a Qwen2 directory."""
   import jax.numpy as jnp
   from tunix.models.qwen2 import model as qwen2
@@ -173,7 +173,7 @@ def tunix(job: dict[str, Any]):
   from tunix.generate import sampler as tunix_sampler
   from tunix.models.qwen2 import params as loader
 
-  config = _tunix_config(job)
+  config = tunix_config(job)
   model = loader.create_model_from_safe_tensors(
     job["model"], config, dtype=jnp.dtype(job["dtype"])
   )

@@ -1,4 +1,5 @@
-"""What the contenders of `benchmark_rollout` are asked to do."""
+"""What the contenders of `benchmark_rollout` are asked to do, and the models
+of random weights."""
 
 import dataclasses
 import json
@@ -58,17 +59,26 @@ class Setting:
   prompt_tokens: int = 64
 
 
-def random_job(directory: str, size: Size, setting: Setting) -> Job:
-  """Writes random weights to the directory; random prompts without stops.
+def random_model(
+  directory: str, config: QwenConfig
+) -> tuple[QwenConfig, qwen.Params]:
+  """Writes random weights to the directory, and returns them.
 
   The head is apart from the embedding and wide enough for logits of standard
-  deviation 1: no token is favoured, and all 64th parts stop equally often.
+  deviation 1: no token is favoured.
   """
-  config = dataclasses.replace(size.config, tie_word_embeddings=False)
+  config = dataclasses.replace(config, tie_word_embeddings=False)
   params = dict(qwen.init_params(config, jax.random.key(0)))
   head = np.asarray(params["head"])
   params["head"] = head / (head.std() * config.hidden_size**0.5)
   convert.save_pretrained(directory, config, params, dtype="float32")
+  return config, params
+
+
+def random_job(directory: str, size: Size, setting: Setting) -> Job:
+  """Random weights and prompts without stops, which are a 64th of all tokens
+  and equally likely."""
+  config, _ = random_model(directory, size.config)
   rng = np.random.default_rng(0)
   shape = (setting.prompts or size.prompts, setting.prompt_tokens)
   stop_ids = list(range(config.vocab_size // HAZARD))
@@ -127,8 +137,17 @@ def check_rows(job: Job, rows: Sequence[Sequence[int]]) -> None:
       )
 
 
-def read_config(job: Job) -> QwenConfig:
-  text = pathlib.Path(job.model, "config.json").read_text(encoding="utf-8")
+def describe_model(config: QwenConfig) -> str:
+  return (
+    f"vocab {config.vocab_size}, hidden {config.hidden_size},"
+    f" {config.num_layers} layers, {config.num_heads} heads of"
+    f" {config.head_dim}, {config.num_kv_heads} kv heads, mlp"
+    f" {config.intermediate_size}"
+  )
+
+
+def read_config(directory: str) -> QwenConfig:
+  text = pathlib.Path(directory, "config.json").read_text(encoding="utf-8")
   return config_from_hf(json.loads(text))
 
 
@@ -138,7 +157,7 @@ def read_sizes(job: Job) -> list[int]:
   A float32 loop's, at half of the limit; from 4 MiB (less would measure the
   call) to 1 GiB.
   """
-  config = read_config(job)
+  config = read_config(job.model)
   rows = min(job.max_rows, len(job.prompts) * job.num_samples)
   cache = benchmark_ceilings.kv_elements(config) * rows * job.max_new_tokens
   sizes = 4 * benchmark_ceilings.matrix_parameters(config), 2 * cache

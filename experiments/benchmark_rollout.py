@@ -6,10 +6,8 @@
 The same weights, prompts, stop tokens and limit for all; temperature 1, no
 truncation. `--sizes` are random weights with random prompts; a 64th of the
 vocabulary are stop tokens, so that lengths spread as a coin's would. `--model`
-is a real model, asked the shipped problems, with its own stop tokens. Every
-contender lives in its own process; they take turns, so that a busy machine is
-busy for all. The first round warms up and compiles, and is told apart. Ctrl-C
-ends the rounds early, and the whole ones count.
+is a real model, asked the shipped problems, with its own stop tokens. How they
+take turns: benchmark_rounds.
 
 Tokens a second count sampled tokens, the stop included (each contender draws
 its own: `length` is their mean). CPU is user and system time of the process, on
@@ -22,16 +20,21 @@ import json
 import os
 import pathlib
 import statistics
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 from absl import app, flags
 
-from experiments import benchmark_ceilings, benchmark_jobs, command_line
+from experiments import (
+  benchmark_ceilings,
+  benchmark_jobs,
+  benchmark_rounds,
+  command_line,
+)
 from experiments.benchmark_flags import OUT, ROUNDS
+from experiments.benchmark_rounds import median_ratio, number
 from experiments.benchmark_workers import Worker, WorkerError
 
 BASELINE = "transformers:float32"
@@ -62,74 +65,16 @@ _PEER_ROWS = flags.DEFINE_integer(
 )
 
 
-def _say(line: str) -> None:
-  print(line, file=sys.stderr, flush=True)
-
-
-def _start(
-  name: str, job: benchmark_jobs.Job, tunix_python: str | None, say: Callable
-) -> Worker | None:
-  """A loaded contender, or the reason why there is none."""
-  kind, dtype = name.split(":")
-  if kind == "tunix" and not tunix_python:
-    say(f"{name} skipped: no --tunix_python")
-    return None
-  worker = None
-  try:
-    worker = Worker(kind, tunix_python if kind == "tunix" else None)
-    worker.ask({"job": dataclasses.asdict(job) | {"dtype": dtype}})
-  except (WorkerError, OSError) as error:
-    say(f"{name} skipped: {error}")
-    if worker:
-      worker.close()
-    return None
-  return worker
-
-
 def _turn(worker: Worker, job: benchmark_jobs.Job, seed: int) -> dict[str, Any]:
   """One measurement; the tokens are checked, only lengths are kept."""
-  before = worker.cpu_total_s  # since then it has only waited
-  answer = worker.ask({"call": "sample", "arguments": [seed]})
+  answer = benchmark_rounds.ask(worker, "sample", seed)
   rows = answer.pop("result")
   benchmark_jobs.check_rows(job, rows)
-  answer["idle_cpu_s"] = answer["cpu_total_s"] - answer["cpu_s"] - before
   answer["lengths"] = [len(row) for row in rows]
   if worker.kind == "ours":
     prefill = worker.ask({"call": "prefill", "arguments": [seed]})
     answer |= {f"prefill_{key}": prefill[key] for key in ("wall_s", "cpu_s")}
   return answer
-
-
-def _take_turns(
-  machine: Worker,
-  workers: dict[str, Worker],
-  job: benchmark_jobs.Job,
-  rounds: int,
-  say: Callable,
-) -> dict[str, Any]:
-  """The rounds of `run`; who fails leaves, an interrupt ends them early."""
-  turns = {name: [] for name in workers}
-  ceilings = []
-  try:
-    for seed in range(rounds + 1):
-      for name, worker in list(workers.items()):
-        try:
-          turns[name].append(_turn(worker, job, seed))
-        except WorkerError as error:
-          say(f"{name} given up in round {seed}: {error}")
-          workers.pop(name).close()
-          turns.pop(name)
-      if seed:  # not in the warm-up
-        measured = machine.ask({"call": "measure", "arguments": []})
-        ceilings.append(measured["result"])
-      say(f"round {seed} of {rounds} done")
-  except KeyboardInterrupt:
-    if not ceilings:
-      raise
-    say(f"interrupted: {len(ceilings)} rounds count")
-  whole = len(ceilings) + 1
-  turns = {name: answers[:whole] for name, answers in turns.items()}
-  return {"turns": turns, "ceilings": ceilings}
 
 
 def run(
@@ -138,44 +83,34 @@ def run(
   rounds: int,
   *,
   tunix_python: str | None = None,
-  say: Callable = _say,
+  say: benchmark_rounds.Say = benchmark_rounds.say_aside,
 ) -> dict[str, Any]:
-  """Measures the contenders in turns, whole rounds only.
-
-  Returns:
-    {"turns": {contender: answers of all rounds, the warm-up first},
-     "ceilings": the measured rates of every round after it}
-  """
-  machine = Worker("ceilings")
-  workers = {}
-  try:
-    machine.ask({"job": {"sizes": benchmark_jobs.read_sizes(job)}})
-    for name in contenders:
-      worker = _start(name, job, tunix_python, say)
-      if worker:
-        workers[name] = worker
-    return _take_turns(machine, workers, job, rounds, say)
-  finally:
-    for worker in [machine, *workers.values()]:
-      worker.close()
-
-
-def _median_rates(ceilings, clock: str) -> dict[str, float]:
-  return {
-    name: statistics.median(rates[name][clock] for rates in ceilings)
-    for name in ceilings[0]
-  }
+  """Measures contenders NAME:DTYPE in turns, see `benchmark_rounds.run`."""
+  parts = [(name, *name.split(":")) for name in contenders]
+  return benchmark_rounds.run(
+    [
+      benchmark_rounds.Contender(
+        name, kind, dataclasses.asdict(job) | {"dtype": dtype}
+      )
+      for name, kind, dtype in parts
+    ],
+    lambda worker, seed: _turn(worker, job, seed),
+    rounds,
+    read_bytes=benchmark_jobs.read_sizes(job),
+    pythons={"tunix": tunix_python},
+    say=say,
+  )
 
 
 def _share(job: benchmark_jobs.Job, name: str, turns, ceilings, clock: str):
   """Median share of the ceiling that our decode loop reaches, what binds."""
   dtype = name.split(":")[1]
-  rates = _median_rates(ceilings, clock)
+  rates = benchmark_rounds.median_rates(ceilings, clock)
   prefill = statistics.median(turn[f"prefill_{clock}_s"] for turn in turns)
   shares, binds = [], ""
   for turn in turns:
     work = benchmark_ceilings.decode_work(
-      benchmark_jobs.read_config(job),
+      benchmark_jobs.read_config(job.model),
       [len(prompt) for prompt in job.prompts],
       turn["lengths"],
       num_samples=job.num_samples,
@@ -213,10 +148,8 @@ def summarize(
         lines[name] |= {f"share_{clock}": share, f"binds_{clock}": binds}
   base = lines.get(BASELINE)
   for line in lines.values() if base else ():
-    ratios = [a / b for a, b in zip(line["speeds"], base["speeds"])]
-    line["ratio_wall"] = statistics.median(ratios)
-    ratios = [b / a for a, b in zip(line["cpu_ms"], base["cpu_ms"])]
-    line["ratio_cpu"] = statistics.median(ratios)
+    line["ratio_wall"] = median_ratio(line["speeds"], base["speeds"])
+    line["ratio_cpu"] = median_ratio(base["cpu_ms"], line["cpu_ms"])
   return lines
 
 
@@ -224,19 +157,15 @@ _COLUMNS = (
   ("contender", lambda name, line: name),
   ("tokens/s", lambda name, line: f"{line['tokens_per_s']:.0f}"),
   ("lowest-highest", lambda _, x: f"{x['lowest']:.0f}-{x['highest']:.0f}"),
-  ("x wall", lambda _, line: _number(line.get("ratio_wall"), ".2f")),
+  ("x wall", lambda _, line: number(line.get("ratio_wall"), ".2f")),
   ("CPU ms/token", lambda _, line: f"{line['cpu_ms_per_token']:.2f}"),
-  ("x CPU", lambda _, line: _number(line.get("ratio_cpu"), ".2f")),
+  ("x CPU", lambda _, line: number(line.get("ratio_cpu"), ".2f")),
   ("length", lambda _, line: f"{line['mean_length']:.1f}"),
   ("warm-up s", lambda _, line: f"{line['warm_up_s']:.1f}"),
   ("peak GiB", lambda _, line: f"{line['peak_gib']:.2f}"),
   ("of ceiling, wall", lambda _, line: _share_cell(line, "wall")),
   ("of ceiling, CPU", lambda _, line: _share_cell(line, "cpu")),
 )
-
-
-def _number(value: float | None, form: str) -> str:
-  return "" if value is None else format(value, form)
 
 
 def _share_cell(line: dict[str, Any], clock: str) -> str:
@@ -247,24 +176,19 @@ def _share_cell(line: dict[str, Any], clock: str) -> str:
 
 def table(lines: dict[str, dict[str, Any]]) -> str:
   """The summary in Markdown."""
-  rows = [[title for title, _ in _COLUMNS], ["---"] * len(_COLUMNS)]
-  for name, line in lines.items():
-    rows.append([cell(name, line) for _, cell in _COLUMNS])
-  return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+  return benchmark_rounds.markdown(_COLUMNS, lines)
 
 
 def describe(job: benchmark_jobs.Job) -> str:
   """What was asked, in a line or two."""
-  config = benchmark_jobs.read_config(job)
+  config = benchmark_jobs.read_config(job.model)
   lengths = [len(prompt) for prompt in job.prompts]
   return (
-    f"vocab {config.vocab_size}, hidden {config.hidden_size},"
-    f" {config.num_layers} layers, {config.num_heads} heads of"
-    f" {config.head_dim}, {config.num_kv_heads} kv heads, mlp"
-    f" {config.intermediate_size}; {len(lengths)} prompts of {min(lengths)} to"
-    f" {max(lengths)} tokens x {job.num_samples} samples, up to"
-    f" {job.max_new_tokens} new tokens, {len(job.stop_ids)} stop tokens; at"
-    f" most {job.max_rows} rows at once in ours, {job.peer_rows} in the others"
+    f"{benchmark_jobs.describe_model(config)}; {len(lengths)} prompts"
+    f" of {min(lengths)} to {max(lengths)} tokens x {job.num_samples} samples,"
+    f" up to {job.max_new_tokens} new tokens, {len(job.stop_ids)} stop tokens;"
+    f" at most {job.max_rows} rows at once in ours, {job.peer_rows} in the"
+    " others"
   )
 
 
@@ -276,15 +200,8 @@ def _report(title: str, job: benchmark_jobs.Job) -> dict[str, Any]:
     job, _CONTENDERS.value, ROUNDS.value, tunix_python=_TUNIX.value
   )
   lines = summarize(job, measured)
-  rates = _median_rates(measured["ceilings"], "wall")
   print(table(lines))
-  idle = sum(t["idle_cpu_s"] for x in measured["turns"].values() for t in x[1:])
-  rates = ", ".join(f"{name} {x / 1e9:.1f} G/s" for name, x in rates.items())
-  print(
-    f"\nCeilings: {rates}. CPU that waiting contenders burnt: {idle:.1f} s."
-    f" Load average {load:.1f} before, {os.getloadavg()[0]:.1f} after.",
-    flush=True,
-  )
+  print("\n" + benchmark_rounds.circumstances(measured, load), flush=True)
   return {"title": title, "job": describe(job), "lines": lines} | measured
 
 

@@ -3,12 +3,12 @@
   python -m experiments.benchmark_workers NAME
 
 A request is a line of JSON on standard input, the answer a line on standard
-output. The first request is the job (`Job` of benchmark_rollout as a dict), the
-others say what to do: {"call": "sample", "arguments": [seed]}. The answer has
-the result, and wall and CPU seconds of the call.
+output. The first request is the job (of benchmark_jobs or benchmark_update_jobs
+as a dict), the others say what to do: {"call": "sample", "arguments": [seed]}.
+The answer has the result, and wall and CPU seconds of the call.
 
 Only the standard library is imported before the job has come, see
-`benchmark_contenders`.
+`benchmark_contenders` and `benchmark_update_contenders`.
 """
 
 import json
@@ -21,7 +21,11 @@ import tempfile
 import time
 from typing import Any
 
-from experiments.benchmark_contenders import CONTENDERS
+from experiments import benchmark_contenders, benchmark_update_contenders
+
+CONTENDERS = (
+  benchmark_contenders.CONTENDERS | benchmark_update_contenders.CONTENDERS
+)
 
 
 def cpu_seconds() -> float:
