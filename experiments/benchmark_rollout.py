@@ -44,14 +44,14 @@ CONTENDERS = tuple(
   for dtype in ("float32", "bfloat16")
 )
 
-_SIZES = flags.DEFINE_list("sizes", "A", "Of A and B; may be empty.")
-_MODEL = flags.DEFINE_string("model", None, "Directory of a real model.")
-_CONTENDERS = flags.DEFINE_list(
-  "contenders",
-  "ours:float32,ours:bfloat16,transformers:float32,tunix:float32",
-  "NAME:DTYPE of ours, transformers, tunix, in the order of their turns.",
+DEFAULT = (  # of --contenders
+  "ours:float32",
+  "ours:bfloat16",
+  "transformers:float32",
+  "tunix:float32",
 )
-_TUNIX = flags.DEFINE_string("tunix_python", None, "Python that has tunix.")
+
+_MODEL = flags.DEFINE_string("model", None, "Directory of a real model.")
 _PROMPTS = flags.DEFINE_integer(
   "prompts", None, "How many; 64 at A, 16 at B, 4 for a model.", 1
 )
@@ -197,7 +197,10 @@ def _report(title: str, job: benchmark_jobs.Job) -> dict[str, Any]:
   print(f"\n### {title}\n{describe(job)}\n", flush=True)
   load = os.getloadavg()[0]
   measured = run(
-    job, _CONTENDERS.value, ROUNDS.value, tunix_python=_TUNIX.value
+    job,
+    benchmark_rounds.CONTENDERS.value or DEFAULT,
+    ROUNDS.value,
+    tunix_python=benchmark_rounds.TUNIX.value,
   )
   lines = summarize(job, measured)
   print(table(lines))
@@ -217,7 +220,7 @@ def main(argv: list[str]) -> None:
   )
   reports = []
   try:
-    for name in _SIZES.value:
+    for name in benchmark_rounds.SIZES.value:
       with tempfile.TemporaryDirectory() as directory:
         size = benchmark_jobs.SIZES[name]
         job = benchmark_jobs.random_job(directory, size, setting)
@@ -234,13 +237,13 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
   flags.register_validator(
-    _SIZES,
+    benchmark_rounds.SIZES,
     lambda names: set(names) <= set(benchmark_jobs.SIZES),
     f"must be of {', '.join(benchmark_jobs.SIZES)}",
   )
   flags.register_validator(
-    _CONTENDERS,
-    lambda names: set(names) <= set(CONTENDERS),
+    benchmark_rounds.CONTENDERS,
+    lambda names: set(names or ()) <= set(CONTENDERS),
     f"must be of {', '.join(CONTENDERS)}",
   )
   app.run(main, flags_parser=command_line.parse)

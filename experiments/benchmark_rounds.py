@@ -13,7 +13,15 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from absl import flags
+
 from experiments.benchmark_workers import Worker, WorkerError
+
+SIZES = flags.DEFINE_list("sizes", "A", "Of A and B; may be empty.")
+CONTENDERS = flags.DEFINE_list(
+  "contenders", None, "In the order of their turns; by default all."
+)
+TUNIX = flags.DEFINE_string("tunix_python", None, "Python that has tunix.")
 
 Say = Callable[[str], None]
 # (worker, round) -> its answer, with whatever the caller makes of it.

@@ -44,35 +44,36 @@ from experiments import (
 )
 from experiments.benchmark_flags import OUT, ROUNDS
 from experiments.benchmark_rounds import Contender, median_ratio, number
-from experiments.benchmark_workers import WorkerError
+from experiments.benchmark_workers import Worker, WorkerError
 
 BASELINE = "torch:float32"
-DTYPES = ("float32", "bfloat16")
+_BOTH = ("float32", "bfloat16")
 _READERS = {
   "micro_batch_size": int,
   "scan_layers": lambda text: bool(int(text)),
   "remat": str,
   "chunk_size": int,
 }
-OPTIONS = {
-  "ours": tuple(_READERS),
-  "torch": ("micro_batch_size",),
-  "trl": ("micro_batch_size",),
-  "tunix": (),
+FAMILIES = {  # -> dtypes, options
+  "ours": (_BOTH, tuple(_READERS)),
+  "torch": (_BOTH, ("micro_batch_size",)),
+  "trl": (_BOTH[:1], ("micro_batch_size",)),
+  "tunix": (_BOTH[:1], ()),
 }
 TARGETS = {BASELINE: 1.05, "tunix:float32": 1.4}  # speed of ours
 _SHARED_TARGET = 1.5  # of shared prompts scored once
 _READ_BYTES = (2**22, 2**22)  # of rates that an update is not measured by
 
-_SIZES = flags.DEFINE_list("sizes", "A", "Of A and B.")
-_CONTENDERS = flags.DEFINE_list(
-  "contenders",
-  "ours:float32:micro_batch_size=4,ours:bfloat16:micro_batch_size=4,"
-  "torch:float32,torch:float32:micro_batch_size=4,trl:float32,tunix:float32",
-  "FAMILY:DTYPE[:OPTION=VALUE...], in the order of their turns.",
+DEFAULT = (  # of --contenders
+  "ours:float32:micro_batch_size=4",
+  "ours:bfloat16:micro_batch_size=4",
+  "torch:float32",
+  "torch:float32:micro_batch_size=4",
+  "trl:float32",
+  "tunix:float32",
 )
+
 _TRL = flags.DEFINE_string("trl_python", None, "Python that has TRL.")
-_TUNIX = flags.DEFINE_string("tunix_python", None, "Python that has tunix.")
 
 
 def read_contender(name: str) -> Contender:
@@ -82,20 +83,19 @@ def read_contender(name: str) -> Contender:
   Raises:
     ValueError: no such family, dtype, option or value.
   """
-  family, *rest = name.split(":")
-  dtype, *settings = rest or [""]
-  if family not in OPTIONS or dtype not in DTYPES:
-    raise ValueError(
-      f"contender {name!r}: not FAMILY:DTYPE of {', '.join(OPTIONS)} and"
-      f" {', '.join(DTYPES)}"
-    )
+  family, _, rest = name.partition(":")
+  dtype, *settings = rest.split(":")
+  dtypes, known = FAMILIES.get(family, ((), ()))
+  if dtype not in dtypes:
+    offered = [f"{f}:{d}" for f, (ds, _) in FAMILIES.items() for d in ds]
+    raise ValueError(f"contender {name!r} is none of {', '.join(offered)}")
   options = {}
   for setting in settings:
     option, _, value = setting.partition("=")
-    if option not in OPTIONS[family]:
+    if option not in known:
       raise ValueError(
         f"contender {name!r}: {option!r} is no option of {family}, which has"
-        f" {', '.join(OPTIONS[family]) or 'none'}"
+        f" {', '.join(known) or 'none'}"
       )
     try:
       options[option] = _READERS[option](value)
@@ -119,7 +119,7 @@ def run(
       dataclasses.replace(one, job=dataclasses.asdict(job) | one.job)
       for one in map(read_contender, contenders)
     ],
-    lambda worker, index: benchmark_rounds.ask(worker, "update"),
+    _turn,
     rounds,
     read_bytes=_READ_BYTES,
     pythons=pythons,
@@ -128,6 +128,17 @@ def run(
     ),
     say=say,
   )
+
+
+def _turn(worker: Worker, index: int) -> dict[str, Any]:
+  """An update; two of them to warm up, since tunix compiles twice."""
+  answer = benchmark_rounds.ask(worker, "update")
+  if not index:
+    again = benchmark_rounds.ask(worker, "update")
+    answer = again | {
+      clock: answer[clock] + again[clock] for clock in ("wall_s", "cpu_s")
+    }
+  return answer
 
 
 def summarize(
@@ -213,12 +224,14 @@ _COLUMNS = (
 )
 
 
-def _report(title: str, job: benchmark_update_jobs.Job) -> dict[str, Any]:
+def _report(
+  title: str, job: benchmark_update_jobs.Job, contenders: Sequence[str]
+) -> dict[str, Any]:
   """Runs, prints and returns the numbers of one model."""
   print(f"\n### {title}\n{job.describe()}\n", flush=True)
   load = os.getloadavg()[0]
-  pythons = {"trl": _TRL.value, "tunix": _TUNIX.value}
-  measured = run(job, _CONTENDERS.value, ROUNDS.value, pythons=pythons)
+  pythons = {"trl": _TRL.value, "tunix": benchmark_rounds.TUNIX.value}
+  measured = run(job, contenders, ROUNDS.value, pythons=pythons)
   lines = summarize(job, measured)
   print(benchmark_rounds.markdown(_COLUMNS, lines) + "\n")
   for line in verdicts(lines):
@@ -230,14 +243,14 @@ def _report(title: str, job: benchmark_update_jobs.Job) -> dict[str, Any]:
 def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f"unexpected arguments: {argv[1:]}")
-  reports = []
+  reports, contenders = [], benchmark_rounds.CONTENDERS.value or DEFAULT
   try:
-    list(map(read_contender, _CONTENDERS.value))  # before long work
-    for name in _SIZES.value:
+    list(map(read_contender, contenders))  # before long work
+    for name in benchmark_rounds.SIZES.value:
       with tempfile.TemporaryDirectory() as directory:
         config = benchmark_jobs.SIZES[name].config
         job = benchmark_update_jobs.random_job(directory, config)
-        reports.append(_report(f"Size {name}", job))
+        reports.append(_report(f"Size {name}", job, contenders))
     if OUT.value:
       text = json.dumps(reports, indent=1)
       pathlib.Path(OUT.value).write_text(text + "\n", encoding="utf-8")
@@ -247,7 +260,7 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
   flags.register_validator(
-    _SIZES,
+    benchmark_rounds.SIZES,
     lambda names: set(names) <= set(benchmark_jobs.SIZES),
     f"must be of {', '.join(benchmark_jobs.SIZES)}",
   )

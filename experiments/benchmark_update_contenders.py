@@ -152,4 +152,126 @@ def torch_update(job: dict[str, Any]):
   return _torch_calls(job, model, share)
 
 
-CONTENDERS = {f.__name__: f for f in (ours_update, torch_update)}
+def trl_update(job: dict[str, Any]):
+  """The loss of TRL's GRPOTrainer, on the same model."""
+  from datasets import Dataset
+  from tokenizers import Tokenizer, models
+  from transformers import PreTrainedTokenizerFast
+  from trl import GRPOConfig, GRPOTrainer
+
+  settings = job["loss"]
+  model = _torch_model(job)
+  # A tokenizer and a question that nobody asks for.
+  tokenizer = PreTrainedTokenizerFast(
+    tokenizer_object=Tokenizer(models.WordLevel({"-": 0}, unk_token="-")),
+    pad_token="-",
+    eos_token="-",
+  )
+  trainer = GRPOTrainer(
+    model,
+    reward_funcs=lambda completions, **_: [0.0] * len(completions),
+    args=GRPOConfig(
+      output_dir=job["model"],
+      use_cpu=True,
+      bf16=False,
+      gradient_checkpointing=False,  # nobody here has it
+      beta=0.0,  # else it would load a reference model
+      use_bias_correction_kl=False,
+      epsilon=settings["clip_eps_low"],
+      epsilon_high=settings["clip_eps_high"],
+      delta=settings["dual_clip"],
+      loss_type="dapo",  # the mean over tokens of all micro-batches
+      report_to=[],
+      num_generations=2,
+      per_device_train_batch_size=2,
+      gradient_accumulation_steps=1,
+    ),
+    train_dataset=Dataset.from_list([{"prompt": "-"}]),
+    processing_class=tokenizer,
+  )
+  trainer.beta = settings["kl_coef"]
+  trainer.current_gradient_accumulation_steps = 1  # as `train` would set it
+
+  def share(part, num_tokens):
+    start = part["tokens"].shape[1] - part["completion_mask"].shape[1]
+    tokens = part["tokens"].long()
+    inputs = {
+      "prompt_ids": tokens[:, :start],
+      "prompt_mask": part["valid"][:, :start].long(),
+      "completion_ids": tokens[:, start:],
+      "completion_mask": part["completion_mask"].long(),
+      "advantages": part["advantages"],
+      "old_per_token_logps": part["behavior_log_probs"],
+      "ref_per_token_logps": part["ref_log_probs"],
+      "num_items_in_batch": num_tokens,
+    }
+    return trainer.compute_loss(model, inputs)
+
+  return _torch_calls(job, model, share)
+
+
+def tunix_update(job: dict[str, Any]):
+  """The step of google-tunix's RL trainer with its GRPO loss."""
+  import types
+
+  import jax.numpy as jnp
+  from tunix.models.qwen2 import params as loader
+  from tunix.rl import algo_core, common, trainer
+  from tunix.sft import peft_trainer
+
+  from codea1_jax import optimizer
+  from experiments.benchmark_contenders import tunix_config
+
+  settings, batch = job["loss"], _batch(job)
+  model = loader.create_model_from_safe_tensors(
+    job["model"], tunix_config(job), dtype=jnp.float32
+  )
+  adamw = optimizer.make_optimizer(
+    **job["optimizer"], warmup_steps=0, schedule="constant"
+  )
+  config = types.SimpleNamespace(
+    beta=settings["kl_coef"],
+    kl_loss_mode="low_var_kl",
+    kl_clamp_value=10.0,
+    epsilon=settings["clip_eps_low"],
+    epsilon_high=settings["clip_eps_high"],
+    epsilon_c=settings["dual_clip"],
+    loss_algo="grpo",
+    loss_agg_mode="token-mean",
+    temperature=1.0,
+  )
+
+  def loss(model, example):
+    # It tells padding by its token; no token ends a row.
+    return algo_core.grpo_loss_fn(model, example, config, job["pad_id"], -1)
+
+  start = batch["tokens"].shape[1] - batch["completion_mask"].shape[1]
+  example = common.TrainExample(
+    prompt_ids=batch["tokens"][:, :start],
+    prompt_mask=batch["valid"][:, :start],
+    completion_ids=batch["tokens"][:, start:],
+    completion_mask=batch["completion_mask"],
+    advantages=batch["advantages"],
+    ref_per_token_logps=batch["ref_log_probs"],
+    old_per_token_logps=batch["behavior_log_probs"],
+  )
+  own = trainer.Trainer(
+    model,
+    adamw,
+    peft_trainer.TrainingConfig(eval_every_n_steps=1, max_steps=1),
+    custom_checkpoint_metadata_fn=dict,
+  )
+  own.with_loss_fn(loss, has_aux=True)
+  own.with_gen_model_input_fn(lambda example: {"example": example})
+  step, _ = own.jit_train_and_eval_step(cache_nnx_graph=True)
+
+  def call() -> dict[str, float]:
+    found, _, norm = step(example)
+    return {"loss": float(found), "grad_norm": float(norm)}
+
+  return {"update": call}
+
+
+CONTENDERS = {
+  f.__name__: f for f in (ours_update, torch_update, trl_update, tunix_update)
+}

@@ -51,6 +51,7 @@ class Job:
   batch: str  # npz file, see `random_batch`
   prompt_tokens: int
   lengths: list[int]  # of the completions
+  pad_id: int = PAD
   loss: dict[str, float] = dataclasses.field(default_factory=lambda: LOSS)
   optimizer: dict[str, float] = dataclasses.field(
     default_factory=lambda: OPTIMIZER
