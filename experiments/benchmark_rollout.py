@@ -52,11 +52,6 @@ DEFAULT = (  # of --contenders
 )
 
 _MODEL = flags.DEFINE_string("model", None, "Directory of a real model.")
-_PROMPTS = flags.DEFINE_integer(
-  "prompts", None, "How many; 64 at A, 16 at B, 4 for a model.", 1
-)
-_SAMPLES = flags.DEFINE_integer("samples", 8, "Samples a prompt.", 1)
-_NEW = flags.DEFINE_integer("max_new_tokens", 128, "Limit of a sample.", 2)
 _ROWS = flags.DEFINE_integer(
   "max_rows", 128, "Rows in our decode loop at once.", 1
 )
@@ -212,11 +207,11 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f"unexpected arguments: {argv[1:]}")
   setting = benchmark_jobs.Setting(
-    num_samples=_SAMPLES.value,
-    max_new_tokens=_NEW.value,
+    num_samples=benchmark_rounds.SAMPLES.value,
+    max_new_tokens=benchmark_rounds.NEW_TOKENS.value,
     max_rows=_ROWS.value,
     peer_rows=_PEER_ROWS.value,
-    prompts=_PROMPTS.value,
+    prompts=benchmark_rounds.PROMPTS.value,
   )
   reports = []
   try:

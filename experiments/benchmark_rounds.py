@@ -19,7 +19,14 @@ from experiments.benchmark_workers import Worker, WorkerError
 
 SIZES = flags.DEFINE_list("sizes", "A", "Of A and B; may be empty.")
 CONTENDERS = flags.DEFINE_list(
-  "contenders", None, "In the order of their turns; by default all."
+  "contenders", None, "In the order of their turns."
+)
+PROMPTS = flags.DEFINE_integer(
+  "prompts", None, "How many; by default what the benchmark says.", 1
+)
+SAMPLES = flags.DEFINE_integer("samples", 8, "Samples a prompt.", 1)
+NEW_TOKENS = flags.DEFINE_integer(
+  "max_new_tokens", 128, "Limit of a sample.", 2
 )
 TUNIX = flags.DEFINE_string("tunix_python", None, "Python that has tunix.")
 

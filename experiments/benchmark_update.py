@@ -3,12 +3,12 @@
   python -m experiments.benchmark_update --sizes=A,B [--rounds=5]
     [--trl_python=PATH] [--tunix_python=PATH] [--contenders=...] [--out=FILE]
 
-The same random weights and the same batch for all: 8 prompts of 64 tokens with
-8 completions of 128 each, log-probs of behavior and reference given; clipped
-surrogate + KL, gradients clipped by norm, AdamW; weights, gradients and moments
-in float32. Before anything counts, and in every round after, loss and gradient
-norm must agree (benchmark_update_jobs), or the run ends with an error. How the
-contenders take turns: benchmark_rounds.
+The same random weights and the same batch for all: 8 prompts (`--prompts`) of
+64 tokens with 8 completions (`--samples`) of 128 tokens each, log-probs of
+behavior and reference given; clipped surrogate + KL, gradients clipped by norm,
+AdamW; weights, gradients and moments in float32. Before anything counts, and in
+every round after, loss and gradient norm must agree (benchmark_update_jobs), or
+the run ends with an error. How the contenders take turns: benchmark_rounds.
 
 A contender is FAMILY:DTYPE[:OPTION=VALUE...], DTYPE that of the compute:
   ours   make_update with grpo_loss; micro_batch_size, scan_layers, remat,
@@ -243,13 +243,18 @@ def _report(
 def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f"unexpected arguments: {argv[1:]}")
+  setting = benchmark_update_jobs.Setting(
+    prompts=benchmark_rounds.PROMPTS.value or 8,
+    samples=benchmark_rounds.SAMPLES.value,
+    completion_tokens=benchmark_rounds.NEW_TOKENS.value,
+  )
   reports, contenders = [], benchmark_rounds.CONTENDERS.value or DEFAULT
   try:
     list(map(read_contender, contenders))  # before long work
     for name in benchmark_rounds.SIZES.value:
       with tempfile.TemporaryDirectory() as directory:
         config = benchmark_jobs.SIZES[name].config
-        job = benchmark_update_jobs.random_job(directory, config)
+        job = benchmark_update_jobs.random_job(directory, config, setting)
         reports.append(_report(f"Size {name}", job, contenders))
     if OUT.value:
       text = json.dumps(reports, indent=1)

@@ -40,7 +40,7 @@ class Setting:
   samples: int = 8  # rows a prompt
   prompt_tokens: int = 64
   completion_tokens: int = 128
-  shortest: int = 128  # completion; lengths are even between the two
+  shortest: int | None = None  # completion; None: all are whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +73,7 @@ class Job:
     )
 
 
-def random_job(
-  directory: str, config: QwenConfig, setting: Setting = Setting()
-) -> Job:
+def random_job(directory: str, config: QwenConfig, setting: Setting) -> Job:
   """Writes random weights, and a batch of their size, to the directory."""
   config, params = benchmark_jobs.random_model(directory, config)
   batch = random_batch(config, params, setting)
@@ -95,7 +93,7 @@ def random_batch(
   """
   rng = np.random.default_rng(0)
   rows, length = setting.prompts * setting.samples, setting.completion_tokens
-  lengths = np.linspace(setting.shortest, length, rows).astype(int)
+  lengths = np.linspace(setting.shortest or length, length, rows).astype(int)
   mask = np.arange(length)[None] < lengths[:, None]
   valid = np.pad(mask, ((0, 0), (setting.prompt_tokens, 0)), constant_values=1)
   tokens = rng.integers(1, config.vocab_size, valid.shape)
