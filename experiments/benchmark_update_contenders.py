@@ -26,7 +26,7 @@ def ours_update(job: dict[str, Any]):
 
   import jax
 
-  from codea1_jax import losses, optimizer, train_state, update
+  from codea1_jax import devices, losses, optimizer, train_state, update
   from codea1_jax.models import convert
 
   options = job["options"]
@@ -43,7 +43,7 @@ def ours_update(job: dict[str, Any]):
   adamw = optimizer.make_optimizer(
     **job["optimizer"], warmup_steps=0, schedule="constant"
   )
-  parallel = update.make_parallel("pmap", jax.local_devices()[:1])
+  parallel = devices.make_parallel("pmap", jax.local_devices()[:1])
   step = update.make_update(
     losses.grpo_loss(loss, config),
     adamw,
@@ -51,7 +51,7 @@ def ours_update(job: dict[str, Any]):
     micro_batch_size=options.get("micro_batch_size") or None,
   )
   batch = train_state.UpdateBatch(**_batch(job))
-  state = parallel.replicate(train_state.create_policy_state(params, adamw))
+  state = parallel.place(train_state.create_policy_state(params, adamw))
   del params
 
   def call() -> dict[str, float]:
