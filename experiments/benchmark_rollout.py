@@ -6,8 +6,9 @@
 The same weights, prompts, stop tokens and limit for all; temperature 1, no
 truncation. `--sizes` are random weights with random prompts; a 64th of the
 vocabulary are stop tokens, so that lengths spread as a coin's would. `--model`
-is a real model, asked the shipped problems, with its own stop tokens. How they
-take turns: benchmark_rounds.
+is a real model, asked the shipped problems, with its own stop tokens.
+`--contenders` are NAME:DTYPE of ours, transformers and tunix; how they take
+turns: benchmark_rounds.
 
 Tokens a second count sampled tokens, the stop included (each contender draws
 its own: `length` is their mean). CPU is user and system time of the process, on
