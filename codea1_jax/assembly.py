@@ -36,7 +36,7 @@ TRAINED = {
 
 
 # Whose samples get rewards and advantages.
-_REWARDED = {
+REWARDED = {
   "code_a1": ("code", "test"),
   "golden_tests": ("code",),
   "self_play": ("code", "test"),
@@ -107,7 +107,7 @@ def _build(config, workdir, hosts: Hosts, stack) -> Run:
   checks.check_ground_truths((*problems, *heldout), pool)
   players, make_states, evaluators = {}, {}, {}
   frozen, references = reference.still_parameters(
-    config, policies, _with_kl_term(config), parallel
+    config, policies, roles_with_reference(config), parallel
   )
   for role, (policy, params) in policies.items():
     trained = params
@@ -174,11 +174,11 @@ def open_pool(config: Any) -> SandboxPool:
 def _updates_a_step(config: Any, role: str) -> int:
   """Optimizer steps that one training step takes with one role's rows."""
   samples = config.rollout.codes if role == "code" else config.rollout.suites
-  rows = _groups_a_step(config, role) * samples
+  rows = groups_a_step(config, role) * samples
   return -(-rows // config[role].minibatch_size) * config.grpo.epochs
 
 
-def _groups_a_step(config: Any, role: str) -> int:
+def groups_a_step(config: Any, role: str) -> int:
   """Groups of one role that one training step trains on."""
   chosen = config.selection.top_k
   if config.selection.kind == "all":
@@ -206,11 +206,11 @@ def _loss_config(config: Any, role: str) -> losses.GrpoLossConfig:
   )
 
 
-def _with_kl_term(config: Any) -> tuple[str, ...]:
+def roles_with_reference(config: Any) -> tuple[str, ...]:
   """The roles whose rows are scored by a reference too."""
   return tuple(
     role
-    for role in _REWARDED[config.method]
+    for role in REWARDED[config.method]
     if _loss_config(config, role).needs_reference
   )
 
@@ -266,7 +266,7 @@ def _make_player(config, role, policy, params, frozen, still, parallel):
     epochs=grpo.epochs,
     mask_cut=grpo.mask_cut,
     bucket=config.rollout.bucket,
-    groups_a_step=_groups_a_step(config, role),
+    groups_a_step=groups_a_step(config, role),
     importance_cap=grpo.importance_cap,
     pack_length=grpo.pack_length,
     rows_multiple=parallel.num_groups * grpo.micro_batch_size,

@@ -231,9 +231,7 @@ def make_parallel(
   if not devices:
     raise ValueError("make_parallel: an empty list of devices")
   if kind == "mesh":
-    return Parallel(
-      kind, devices, _mesh_shape(len(devices), data, fsdp, tensor)
-    )
+    return Parallel(kind, devices, mesh_shape(len(devices), data, fsdp, tensor))
   if jax.process_count() > 1:
     raise ValueError("parallel 'pmap' is for one host: several need 'mesh'")
   return Parallel(kind, devices)
@@ -257,8 +255,15 @@ def halves() -> tuple[list[jax.Device], list[jax.Device]]:
   return first, second
 
 
-def _mesh_shape(count: int, *sizes: int) -> tuple[int, int, int]:
-  """data, fsdp, tensor; -1 for one of them is what is left."""
+def mesh_shape(
+  count: int, data: int, fsdp: int, tensor: int
+) -> tuple[int, int, int]:
+  """data, fsdp, tensor; -1 for one of them is what is left.
+
+  Raises:
+    ValueError: a mesh of another number of devices.
+  """
+  sizes = data, fsdp, tensor
   named = ", ".join(f"{n} {s}" for n, s in zip(MESH_AXES, sizes))
   given = int(np.prod([size for size in sizes if size != -1]))
   if min(sizes) < -1 or 0 in sizes or sizes.count(-1) > 1 or count % given:

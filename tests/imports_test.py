@@ -65,6 +65,11 @@ LEVELS = {
   "groups": 3,
   "game": 3,
   "trainer": 4,
+  "flops": 2,
+  "memory": 2,
+  "catalog": 2,
+  "programs": 4,
+  "planner": 4,
 }
 # Of its own level a file imports only what stands here.
 SAME_LEVEL = {
@@ -120,6 +125,8 @@ SAME_LEVEL = {
   ("run_log", "assembly"),
   ("run_log", "player"),
   ("run_log", "report"),
+  ("memory", "flops"),
+  ("planner", "programs"),
 }
 JAX_FREE = [name for name, level in LEVELS.items() if level == 0] + [
   "tiny.corpus",
