@@ -16,6 +16,7 @@ from codea1_jax import (
   catalog,
   devices,
   flops,
+  inputs,
   programs,
 )
 from codea1_jax.memory import Cut
@@ -83,7 +84,7 @@ def model_shapes(config: Any) -> dict[str, QwenConfig]:
     names = dict.fromkeys(names, config.self_play_model)
   return {
     role: dataclasses.replace(
-      catalog.model_shape(name, assembly.resolve(name)), **config.compute
+      catalog.model_shape(name, inputs.resolve(name)), **config.compute
     )
     for role, name in names.items()
   }
