@@ -113,6 +113,7 @@ _NAMES = ("stream", "queries", "mlp", "keys", "weights", "bias")
 _KEPT = {
   (False, "float32", None): ((24, 12, 16, 8, 4, 3), (0, 0, 20, 0, 0, 0)),
   (False, "bfloat16", None): ((29, 13, 15, 8, 8, 0), (0, 0, 17, 0, 0, 0)),
+  (True, "float32", "full"): ((0, 0, 0, 0, 0, 0), (34, 15, 36, 3, 4, 0)),
   (True, None, "full"): ((0, 0, 0, 0, 0, 0), (34, 15, 36, 3, 8, 0)),
   (True, None, "none"): ((22, 10, 20, 4, 10, 0), (27, 21, 40, 15, 4, 0)),
   (True, None, "dots"): ((8, 8, 8, 4, 4, 0), (8, 8, 32, 6, 8, 0)),
@@ -128,9 +129,11 @@ def forward(
   Masks of all layers stand side by side where these are not scanned.
   """
   width = Widths.of(model, rows, length, cut)
-  masks = 1 if model.scan_layers else model.num_layers - (not cut.mesh)
-  mlp = (3 + 2 * adapted) * width.mlp
-  return 4 * (masks * width.bias + mlp + 5 * width.stream)
+  if model.scan_layers:
+    masks, mlp, stream = 1, 3 + 4 * adapted, 3
+  else:
+    masks, mlp, stream = model.num_layers - (not cut.mesh), 3 + 2 * adapted, 5
+  return 4 * (masks * width.bias + mlp * width.mlp + stream * width.stream)
 
 
 def backward(
