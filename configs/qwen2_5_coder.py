@@ -80,23 +80,21 @@ def _run_local(config: config_dict.ConfigDict) -> None:
   config.num_steps = 10
   config.max_train_problems = 10  # two epochs: the second meets the book
   config.compute.param_dtype = "bfloat16"  # too coarse for steps of 1e-6
-  config.compute.remat = "none"
   for role in ("code", "test"):
     config[role].max_prompt_tokens = 1024
-    config[role].max_new_tokens = 128
+    config[role].max_new_tokens = 192
     config[role].optimizer.warmup_steps = 0
   config.rollout.questions = 2
-  config.rollout.codes = 3
-  config.rollout.suites = 3
-  config.rollout.tests = 3
+  config.rollout.codes = 2
+  config.rollout.suites = 2
+  config.rollout.tests = 4
   config.rollout.bucket = 64
   config.rollout.max_rows = 32
-  config.selection.top_k = 1
   config.evaluation.samples = 1
   config.evaluation.targets = 1
   config.evaluation.every = 1000  # before and after
   config.checkpoint.every = 1
-  config.dump_every = 1
+  config.dump_every = 1  # the report shows every text
 
 
 def get_config(arg: str = "1.5b") -> config_dict.ConfigDict:
