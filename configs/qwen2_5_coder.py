@@ -13,10 +13,14 @@
     --config.heldout_problems=runs/evalplus/heldout.jsonl
 
 The paper's 3 epochs of 9,688 questions are 113 steps of 256; without problem
-files of your own the shipped ones are used. Not run at that scale yet.
-Every device holds both policies whole, each with 16 bytes a parameter (itself,
-the reference, two moments), 4 more for gradients in an update, and on the first
-device 4 for the loaded copy. 7b asks for more than one accelerator has.
+files of your own the shipped ones are used. Hardware on which a step fits, by
+`python -m experiments.plan --config=... --device=...` (NOT RUN on any yet), and
+the hours that 113 steps take if every FLOP came at peak rate, so really several
+times as many; expected numbers are the paper's, HumanEval+ / MBPP+:
+
+  HARDWARE
+
+From 1.5b on a mesh cuts both policies, their moments and references.
 
 `lora` trains adapters of rank 32 beside one base, which is the reference too:
 one base a device instead of four copies and moments of their size.
@@ -29,8 +33,11 @@ from ml_collections import config_dict
 from configs import tiny
 
 _SIZES = ("0.5b", "1.5b", "3b", "7b")
-# Where no accelerator holds all: as many parts as there are key/value heads.
-_TENSOR = {"3b": 2, "7b": 4}
+# Where one accelerator does not hold all: parts of each layer, at most as many
+# as there are key/value heads.
+_TENSOR = {"1.5b": 1, "3b": 2, "7b": 4}
+# Samples decoded at a time: their caches of 12,288 tokens are what takes room.
+_MAX_ROWS = {"0.5b": 256, "1.5b": 128, "3b": 128, "7b": 16}
 
 
 def _paper(config: config_dict.ConfigDict) -> None:
@@ -53,7 +60,6 @@ def _paper(config: config_dict.ConfigDict) -> None:
   config.rollout.suites = 8
   config.rollout.tests = 8
   config.rollout.bucket = 128
-  config.rollout.max_rows = 512
   config.rollout.slot_samples = 1
   config.prompts.preset = "paper"
   config.grpo.micro_batch_size = 1
@@ -110,6 +116,7 @@ def get_config(arg: str = "1.5b") -> config_dict.ConfigDict:
   model = f"hub:Qwen/Qwen2.5-Coder-{size.upper()}-Instruct"
   config.code.model = config.test.model = config.self_play_model = model
   _paper(config)
+  config.rollout.max_rows = _MAX_ROWS[size]
   if "lora" in more:
     _lora(config)
   elif size in _TENSOR and "runlocal" not in more:
