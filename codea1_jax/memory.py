@@ -160,6 +160,16 @@ def _factors(model: QwenConfig):
   raise AssertionError(f"no row of _KEPT for {model}")
 
 
+def gathered(model: QwenConfig, cut: Cut) -> int:
+  """Bytes of what a pass gathers along fsdp: the tables, and one layer."""
+  if cut.fsdp == 1:
+    return 0
+  leaves = parameters(model, cut.gathered)
+  tables = sum(leaves.get(name, 0) for name in ("embedding", "head"))
+  layer = (sum(leaves.values()) - tables) // model.num_layers
+  return size_of(model.param_dtype) * (tables + layer)
+
+
 def cached_token(model: QwenConfig, cut: Cut) -> int:
   """Keys and values of a token in all layers, in bytes."""
   heads = 2 * model.num_layers * model.num_kv_heads // cut.tensor

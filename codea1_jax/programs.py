@@ -131,15 +131,20 @@ def learning(role: Role) -> list[Program]:
     role.cut,
     role.adapted,
   )
+  gathered = memory.gathered(role.model, role.cut)
   batch = min(config[role.name].minibatch_size, role.trained_rows)
   rows, row = _pass_rows(role, batch), length
   if config.grpo.pack_length:
     row = max(length, config.grpo.pack_length)
   backward = memory.backward(role.model, rows, row, role.cut, role.adapted)
+  # Gradients of what is gathered are as large, before each device has its part.
+  backward += gathered * (1 if role.adapted else 2)
   update = memory.updating(role.params, role.moments, role.trained, backward)
   rows_bytes = -(-batch // groups) * (5 * length + 16 * role.length)
   return [
-    Program(f"{role.name} scoring", state, 0, forward, beside=placed),
+    Program(
+      f"{role.name} scoring", state, 0, forward + gathered, beside=placed
+    ),
     Program(f"{role.name} update", state + role.moments, rows_bytes, update),
   ]
 

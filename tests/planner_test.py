@@ -121,6 +121,17 @@ def test_a_mesh_holds_its_share_and_what_was_read_is_the_reference():
   assert cut.held["code reference"] == cut.held["code params"]
 
 
+def test_what_a_mesh_gathers_by_hand():
+  model = planner.model_shapes(make_config())["code"]
+  assert (
+    memory.gathered(model, ONE) == memory.gathered(model, Cut(2, 1, 2)) == 0
+  )
+  table, matrices = 1024 * 128, flops.matrix_size(model)
+  small = 2 * 128 + 4 * 2 * 32 + 128 // 4  # norms and biases, the last's share
+  expected = 4 * (table + matrices + small)
+  assert memory.gathered(model, Cut(8, 8)) == expected
+
+
 def test_split_halves_the_devices_and_holds_one_role():
   config = make_config(placement="split", parallel="mesh")
   half = plan(config, "h200-8")
