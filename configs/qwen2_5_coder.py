@@ -13,18 +13,22 @@
     --config.heldout_problems=runs/evalplus/heldout.jsonl
 
 The paper's 3 epochs of 9,688 questions are 113 steps of 256; without problem
-files of your own the shipped ones are used. Hardware on which a step fits, by
-`python -m experiments.plan --config=... --device=...` (NOT RUN on any yet), and
-the hours that 113 steps take if every FLOP came at peak rate, so really several
-times as many; expected numbers are the paper's, HumanEval+ / MBPP+:
+files of your own the shipped ones are used. Not run at that scale yet.
+Hardware on which a step fits, by `python -m experiments.plan --config=...
+--device=...`, and the hours of 113 steps if every FLOP came at peak rate (it is
+several times as many); expected are the paper's HumanEval+ and MBPP+:
 
-  HARDWARE
+  0.5b,lora   1 x H100   14 h   no number in the paper
+  1.5b        8 x H100    6 h   72.69   63.33
+  3b          8 x H100   11 h   83.52   69.07
+  7b         16 x H100   11 h   85.21   74.50
+  7b,lora     8 x H100   20 h   no number in the paper
 
 From 1.5b on a mesh cuts both policies, their moments and references.
 
 `lora` trains adapters of rank 32 beside one base, which is the reference too:
 one base a device instead of four copies and moments of their size.
-`runlocal` shrinks a step until two CPU cores and 24 GB can take it: a look at
+`runlocal` shrinks a step until two CPU cores and 16 GB can take it: a look at
 real policies, no training worth the name.
 """
 
@@ -82,7 +86,7 @@ def _lora(config: config_dict.ConfigDict) -> None:
 
 
 def _run_local(config: config_dict.ConfigDict) -> None:
-  """A step of minutes on two cores."""
+  """A step of some minutes on two cores, in less than 8 GB."""
   config.num_steps = 10
   config.max_train_problems = 10  # two epochs: the second meets the book
   config.compute.param_dtype = "bfloat16"  # too coarse for steps of 1e-6
