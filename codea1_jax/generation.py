@@ -6,8 +6,7 @@ shrinks with what is left of it. Shapes are few: one prompt length a call, and
 the batch's size and some halves of it.
 
 Letters: P prompts, N samples a prompt, C slots of W samples, T most new tokens,
-G groups of slots (devices.py), U prompts of a group that are prefilled
-together.
+G groups of slots (devices.py), U prompts of each prefilled together.
 """
 
 import collections

@@ -130,6 +130,7 @@ def one(flags, tmp_path_factory):
   return workdir
 
 
+@pytest.mark.slow
 def test_two_processes_are_one_run(flags, one, tmp_path):
   finish(*start_two(flags, tmp_path / "two"))
   assert_same_run(one, tmp_path / "two")

@@ -139,8 +139,22 @@ def alone(params, adapters):
   return {"full": full, "lora": one_update(ONE, params, adapters, batch, None)}
 
 
-@pytest.mark.parametrize("trained", ["full", "lora"])
-@pytest.mark.parametrize("name", LAYOUTS)
+# Every layout and both ways of training; the rest of the pairs is slow.
+QUICK = {
+  ("pmap 8", "lora"),
+  ("fsdp 8", "full"),
+  ("fsdp 4 x tensor 2", "full"),
+  ("data 2 x fsdp 4", "lora"),
+}
+PAIRS = [
+  pytest.param(name, trained, marks=[] if quick else [pytest.mark.slow])
+  for name in LAYOUTS
+  for trained in ("full", "lora")
+  for quick in [(name, trained) in QUICK]
+]
+
+
+@pytest.mark.parametrize("name, trained", PAIRS)
 def test_update(params, adapters, alone, name, trained):
   adapters = adapters if trained == "lora" else None
   got = one_update(LAYOUTS[name], params, adapters, ragged_batch())

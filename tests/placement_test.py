@@ -71,6 +71,7 @@ def test_a_half_of_the_devices_for_each_policy(tmp_path):
   assert_same_run(tmp_path / "colocated", tmp_path / "split")
 
 
+@pytest.mark.slow
 def test_adapters_on_a_mesh(tmp_path):
   trainer.train(small_config(**LORA), tmp_path / "one")
   trainer.train(small_config(**LORA, **MESH), tmp_path / "mesh")
