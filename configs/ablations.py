@@ -7,8 +7,8 @@
 question's first visit teaches the book is only used on its second, so that a
 run of less than an epoch could not tell settings of the book apart.
 
-Hardware: one CPU core, 3 to 5 minutes a run (`dropped` longer). The README's table shows what came
-out; a name without a row there has not been run.
+Hardware: one CPU core, 3 to 5 minutes a run (`dropped` longer). The README's
+table shows what came out; a name without a row there has not been run.
 
 Ablations of the paper (Code-A1, arXiv 2603.15611), all with its rewards unless
 named otherwise:
