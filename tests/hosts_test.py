@@ -13,24 +13,16 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from small_runs import SMALL
 
 from codea1_jax import checkpoint, metrics
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "codea1_jax" / "tiny"
 STEPS = 3
-SETTINGS = {
+SETTINGS = SMALL | {
   "parallel": "mesh",
   "num_steps": STEPS,
-  "rollout.questions": 3,
-  "rollout.codes": 4,
-  "rollout.suites": 3,
-  "rollout.bucket": 64,
-  "evaluation.samples": 1,
-  "evaluation.targets": 1,
-  "evaluation.every": 100,
-  "checkpoint.every": 1,
-  "dump_every": 1,
   "sandbox.workers": 1,
 }
 

@@ -2,6 +2,19 @@
 
 from configs import tiny
 
+SMALL = {
+  "num_steps": 2,
+  "rollout.questions": 3,
+  "rollout.codes": 4,
+  "rollout.suites": 3,
+  "rollout.bucket": 64,
+  "evaluation.samples": 1,
+  "evaluation.targets": 1,
+  "evaluation.every": 100,
+  "checkpoint.every": 1,
+  "dump_every": 1,
+}
+
 
 def make_config(**changes):
   """The embedded default with some fields changed."""
@@ -12,16 +25,4 @@ def make_config(**changes):
 
 def small_config(**changes):
   """At its smallest; every stage runs for real."""
-  small = {
-    "num_steps": 2,
-    "rollout.questions": 3,
-    "rollout.codes": 4,
-    "rollout.suites": 3,
-    "rollout.bucket": 64,
-    "evaluation.samples": 1,
-    "evaluation.targets": 1,
-    "evaluation.every": 100,
-    "checkpoint.every": 1,
-    "dump_every": 1,
-  }
-  return make_config(**small | changes)
+  return make_config(**SMALL | changes)
