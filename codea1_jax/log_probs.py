@@ -95,26 +95,24 @@ def _chunked(hidden, head, targets, chunk_size, temperature):
 
 def _forward(hidden, head, targets, chunk_size, temperature):
   """Running sums of exp(z) and exp(z) z, relative to the largest z so far."""
-
-  parts = axes.shards("vocab")
-  head_SVD = head.reshape(parts, -1, head.shape[1])
+  parts = _parts(head)
 
   def step(start, size, carry):
     top, total, weighted, chosen = carry
-    rows = _rows(head_SVD, start, size)
+    rows = _rows(parts, start, size)
     logits = _logits(hidden, rows, temperature)
     new_top = jnp.maximum(top, logits.max(-1))
     exps = jnp.exp(logits - new_top[:, None])
     shrink = jnp.exp(top - new_top)
     total = total * shrink + exps.sum(-1)
     weighted = weighted * shrink + (exps * logits).sum(-1)
-    found, inside = _find(logits, targets, start, size, head_SVD.shape)
+    found, inside = _find(logits, targets, start, size, parts.shape)
     chosen = jnp.where(inside, found, chosen)
     return new_top, total, weighted, chosen
 
   zeros = jnp.zeros(targets.shape, jnp.float32)
   carry = (zeros - jnp.inf, zeros, zeros, zeros)
-  carry = _over_chunks(step, carry, head_SVD.shape[1], chunk_size)
+  carry = _over_chunks(step, carry, parts.shape[-2], chunk_size)
   top, total, weighted, chosen = carry
   normalizer = top + jnp.log(total)
   entropy = normalizer - weighted / total
@@ -127,25 +125,24 @@ def _backward(chunk_size, temperature, residuals, cotangents):
   dz = g (1[y] - p) - h p (log p + H)."""
   hidden, head, targets, normalizer, entropy = residuals
   g_N1, h_N1 = (x[:, None] for x in cotangents)
-  parts = axes.shards("vocab")
-  head_SVD = head.reshape(parts, -1, head.shape[1])
+  parts = _parts(head)
 
   def step(start, size, carry):
     d_hidden, d_head = carry
-    rows = _rows(head_SVD, start, size).astype(hidden.dtype)
+    rows = _rows(parts, start, size).astype(hidden.dtype)
     log_p = _logits(hidden, rows, temperature) - normalizer[:, None]
-    chosen = targets[:, None] == _entries(start, size, head_SVD.shape)[None]
+    chosen = targets[:, None] == _entries(start, size, parts.shape)[None]
     d_logits = jnp.where(chosen, g_N1, 0.0)
     d_logits -= jnp.exp(log_p) * (g_N1 + h_N1 * (log_p + entropy[:, None]))
     d_logits /= temperature
     multiply = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
     d_rows = multiply("NC,ND->CD", d_logits, hidden).astype(head.dtype)
-    d_rows = d_rows.reshape(parts, size, -1)
-    d_head = lax.dynamic_update_slice_in_dim(d_head, d_rows, start, axis=1)
+    d_rows = d_rows.reshape(*parts.shape[:-2], size, -1)
+    d_head = lax.dynamic_update_slice_in_dim(d_head, d_rows, start, axis=-2)
     return d_hidden + multiply("NC,CD->ND", d_logits, rows), d_head
 
-  carry = jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(head_SVD)
-  carry = _over_chunks(step, carry, head_SVD.shape[1], chunk_size)
+  carry = jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(parts)
+  carry = _over_chunks(step, carry, parts.shape[-2], chunk_size)
   d_hidden, d_head = carry
   return d_hidden.astype(hidden.dtype), d_head.reshape(head.shape), None
 
@@ -162,25 +159,34 @@ def _over_chunks(step, carry, vocab_size, chunk_size):
   return step(vocab_size - rest, rest, carry) if rest else carry
 
 
-def _rows(head_SVD, start, size):
+def _parts(head):
+  """The head as a mesh cuts it, [S, V / S, D]; [V, D] where none does, or XLA
+  would copy it."""
+  parts = axes.shards("vocab")
+  return head if parts == 1 else head.reshape(parts, -1, head.shape[1])
+
+
+def _rows(parts, start, size):
   """As many rows of each part, one part after the other. Without the barrier
   XLA's CPU backend takes a bfloat16 head's conversion to float32, all of it,
   out of the loop."""
-  head_SVD, start = lax.optimization_barrier((head_SVD, start))
-  rows = lax.dynamic_slice_in_dim(head_SVD, start, size, axis=1)
-  return rows.reshape(-1, head_SVD.shape[-1])
+  parts, start = lax.optimization_barrier((parts, start))
+  rows = lax.dynamic_slice_in_dim(parts, start, size, axis=-2)
+  return rows.reshape(-1, parts.shape[-1])
 
 
 def _entries(start, size, shape):
   """Which entries of the vocabulary the rows of a chunk are."""
-  parts, each, _ = shape
   entries = start + jnp.arange(size)
+  if len(shape) == 2:
+    return entries
+  parts, each, _ = shape
   return (jnp.arange(parts)[:, None] * each + entries[None]).reshape(-1)
 
 
 def _find(logits, targets, start, size, shape):
   """The targets' logits in a chunk, and whether they are in it."""
-  if shape[0] > 1:  # a device has its part's only: sum instead of looking up
+  if len(shape) == 3:  # a device has its part's only: sum instead of looking up
     is_target = targets[:, None] == _entries(start, size, shape)[None]
     found = jnp.where(is_target, logits, 0.0).sum(-1)
     return found, is_target.any(-1)

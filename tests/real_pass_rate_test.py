@@ -43,7 +43,7 @@ def test_right_answers_pass_and_wrong_ones_do_not(pool, rows):
 
 def _ours(policy, params, prompts):
   """Texts and tokens of our greedy completions of each list of prompts."""
-  replicated = real_qwen.one_device().replicate(params)
+  replicated = real_qwen.one_device().place(params)
   answers = {
     source: real_qwen.greedy(policy, replicated, rows, MAX_NEW_TOKENS)
     for source, rows in prompts.items()

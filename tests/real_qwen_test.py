@@ -32,7 +32,7 @@ def policy(loaded):
 
 @pytest.fixture(scope="module")
 def replicated(loaded):
-  return real_qwen.one_device().replicate(loaded[1])
+  return real_qwen.one_device().place(loaded[1])
 
 
 @pytest.fixture(scope="module")
