@@ -162,7 +162,10 @@ def test_update(params, adapters, alone, name, trained):
   assert got[0]["grad_norm"] > 0.1
 
 
-@pytest.mark.parametrize("name", ["pmap 8", "fsdp 4 x tensor 2"])
+@pytest.mark.parametrize(
+  "name",
+  [pytest.param("pmap 8", marks=pytest.mark.slow), "fsdp 4 x tensor 2"],
+)
 def test_packed_update(params, alone, name):
   packed = packing.pack_sequences(
     ragged_batch(), length=24, rows_multiple=8, bucket=4, pad_id=0
@@ -204,7 +207,15 @@ def draw(where, params, **settings):
   return generate(parallel.place(params), tokens, valid, keys, limit)
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+  "name",
+  [
+    "pmap 8",
+    "fsdp 4 x tensor 2",
+    pytest.param("fsdp 8", marks=pytest.mark.slow),
+    pytest.param("data 2 x fsdp 4", marks=pytest.mark.slow),
+  ],
+)
 def test_samples(params, name):
   """Tokens are the same; slots are refilled, and the batch shrinks."""
   want = draw(ONE, params, max_rows=64)

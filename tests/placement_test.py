@@ -56,6 +56,7 @@ def assert_same_run(one, two):
   assert checkpoint.read_book(one) == checkpoint.read_book(two)
 
 
+@pytest.mark.slow
 def test_a_half_of_the_devices_for_each_policy(tmp_path):
   trainer.train(small_config(), tmp_path / "colocated")
   split = small_config(placement="split")
