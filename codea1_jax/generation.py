@@ -26,7 +26,7 @@ _REFILL = 8  # a refill waits until one in so many slots has ended
 _SMALLEST = 8  # rows; a smaller batch decodes no faster
 _HALVINGS = 2  # of the batch when nothing waits; each costs a compilation
 _SIZES = ("num_samples", "max_new_tokens", "bucket", "max_rows", "slot_samples")
-_PREFILL_TOKENS = 8192  # whose activations exist at a time
+PREFILL_TOKENS = 8192  # whose activations exist at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _compile(
   """
 
   def prefill(params, tokens, valid):
-    micro_batch = max(1, _PREFILL_TOKENS // tokens.shape[1])
+    micro_batch = max(1, PREFILL_TOKENS // tokens.shape[1])
     return decoding.prefill(
       params,
       model_config,

@@ -4,11 +4,10 @@ import dataclasses
 from typing import Any
 
 from codea1_jax import adapters, assembly, memory
+from codea1_jax.generation import PREFILL_TOKENS
 from codea1_jax.memory import Cut
 from codea1_jax.models.config import QwenConfig
 from codea1_jax.rollout import bucket_length
-
-_PREFILL_TOKENS = 8192  # as generation.py has it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +187,7 @@ def sampling(role: Role) -> list[Program]:
 def _prefill(role: Role, prompts: int) -> int:
   """Temporary bytes, the layers not being scanned."""
   model = dataclasses.replace(role.model, scan_layers=False)
-  rows = min(max(1, _PREFILL_TOKENS // role.prompt_length), prompts)
+  rows = min(max(1, PREFILL_TOKENS // role.prompt_length), prompts)
   needed = memory.forward(
     model, rows, role.prompt_length, role.cut, role.adapted
   )
