@@ -5,7 +5,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 
-from codea1_jax import metrics
+from codea1_jax import jsonl
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.types import Problem, Status, TestCase
 
@@ -26,7 +26,7 @@ def validated_tests(
     OSError, ValueError: no such file, or not a dump.
   """
   found: dict[str, dict[TestCase, None]] = collections.defaultdict(dict)
-  for row in metrics.read_jsonl(path):
+  for row in jsonl.read_jsonl(path):
     try:
       for code in row["codes"]:
         for suite in code["suites"]:

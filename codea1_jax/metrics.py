@@ -4,10 +4,7 @@ A workdir holds JSONL files with one object a line, each with its "step":
 metrics.jsonl (training), eval.jsonl (evaluations), rollouts.jsonl (samples).
 """
 
-import json
 import math
-import os
-import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -29,90 +26,6 @@ _PROGRESS = (
   ("book/size", "book {:.0f}"),
   ("time/step_s", "{:.1f} s/step"),
 )
-
-
-class MetricsWriter:
-  """Appends one line a step to `workdir/name`; every line reaches the disk.
-
-  The file is opened for each line, so that a killed run loses no step and
-  nobody has to close anything. A line that an earlier run was killed in the
-  middle of is dropped when the writer is made.
-  """
-
-  def __init__(
-    self,
-    workdir: str | os.PathLike,
-    name: str = "metrics.jsonl",
-    tensorboard: bool = False,
-    writes: bool = True,
-  ):
-    self.path = pathlib.Path(workdir) / name
-    self._writes = writes  # of several hosts one does
-    if writes:
-      self.path.parent.mkdir(parents=True, exist_ok=True)
-      _drop_torn_line(self.path)
-    self._make_board = _import_tensorboard() if tensorboard and writes else None
-    self._board = None
-
-  def write(self, step: int, metrics: Mapping[str, Any]) -> None:
-    """Appends {"step": step, **metrics}; NaN is written as the text "nan"."""
-    if not self._writes:
-      return
-    row = {"step": int(step)} | {k: _plain(v) for k, v in metrics.items()}
-    line = json.dumps(row, allow_nan=False) + "\n"
-    with open(self.path, "a", encoding="utf-8") as f:
-      f.write(line)
-    if self._make_board:
-      self._write_board(int(step), row)
-
-  def truncate_after(self, step: int) -> None:
-    """Drops the lines of later steps: what a resumed run does once more."""
-    if not self._writes or not self.path.exists():
-      return
-    kept = self.path.with_name(self.path.name + ".tmp")
-    with open(self.path, "rb") as old, open(kept, "wb") as new:
-      new.writelines(x for x in old if json.loads(x)["step"] <= step)
-    os.replace(kept, self.path)
-
-  def _write_board(self, step: int, row: Mapping[str, Any]) -> None:
-    if self._board is None:  # purge_step hides what a resumed run redoes
-      logdir = str(self.path.parent / "tensorboard")
-      self._board = self._make_board(logdir=logdir, purge_step=step)
-    for key, value in row.items():
-      if key != "step" and as_number(value) is not None:
-        self._board.add_scalar(key, as_number(value), step)
-    self._board.flush()
-
-
-def read_jsonl(path: str | os.PathLike) -> list[dict]:
-  """Reads a JSONL file; a last line cut short by a kill is left out.
-
-  Args:
-    path: the file, one JSON object a line; blank lines are skipped.
-
-  Returns:
-    The objects, in the file's order.
-
-  Raises:
-    ValueError: a line before the last is no JSON object.
-  """
-  rows = []
-  with open(path, encoding="utf-8") as f:
-    for number, line in enumerate(f, 1):
-      if not line.strip():
-        continue
-      try:
-        row = json.loads(line)
-      except json.JSONDecodeError as e:
-        if not line.endswith("\n"):
-          break
-        raise ValueError(f"{path}:{number}: not JSON: {e}") from e
-      if not isinstance(row, dict):
-        raise ValueError(
-          f"{path}:{number}: expected an object, got {type(row).__name__}"
-        )
-      rows.append(row)
-  return rows
 
 
 def as_number(value: Any) -> float | None:
@@ -246,41 +159,3 @@ def _comparison_row(key: str, before: Any, after: Any) -> ComparisonRow:
   if None not in ends:
     change = f"{scale * (ends[1] - ends[0]):+.{digits}f}{points}"
   return ComparisonRow(eval_name(key), cells[0], cells[1], change)
-
-
-def _plain(value: Any) -> Any:
-  """Arrays and scalars of numpy and jax as JSON data; nan and inf as text."""
-  if value is None or isinstance(value, str | bool | int):
-    return value
-  if isinstance(value, Mapping):
-    return {str(k): _plain(v) for k, v in value.items()}
-  if isinstance(value, list | tuple):
-    return [_plain(v) for v in value]
-  if isinstance(value, float):
-    return value if math.isfinite(value) else str(value)
-  array = np.asarray(value)
-  if array.dtype == object:
-    raise ValueError(f"a metric is no number: {type(value).__name__}")
-  return _plain(array.tolist())
-
-
-def _drop_torn_line(path: pathlib.Path) -> None:
-  """Cuts the file after its last newline; cheap where it ends with one."""
-  if not path.exists() or path.stat().st_size == 0:
-    return
-  with open(path, "rb+") as f:
-    f.seek(-1, os.SEEK_END)
-    if f.read(1) == b"\n":
-      return
-    f.seek(0)
-    f.truncate(sum(len(x) for x in f if x.endswith(b"\n")))
-
-
-def _import_tensorboard() -> Any:
-  try:
-    from tensorboardX import SummaryWriter
-  except ImportError as e:
-    raise ValueError(
-      "tensorboard=True needs tensorboardX: pip install codea1_jax[tensorboard]"
-    ) from e
-  return SummaryWriter

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from codea1_jax import grpo, judging, metrics
+from codea1_jax import grpo, jsonl, judging
 from codea1_jax.judging import Judgement
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem
@@ -51,7 +51,7 @@ def load_dump(path: str | os.PathLike) -> list[DumpedStep]:
   Raises:
     OSError, ValueError: no such file, or "file: step 3: what is wrong".
   """
-  rows = metrics.read_jsonl(path)
+  rows = jsonl.read_jsonl(path)
   if not rows:
     raise ValueError(f"{path}: no rollouts")
   by_step: dict[int, list[dict]] = {}

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from codea1_jax import metrics, report_charts
+from codea1_jax import jsonl, metrics, report_charts
 
 MAX_BYTES = 5_000_000  # of the page; rollouts that do not fit are left out
 _MAX_TEXT = 6_000  # characters of a program, completion or question
@@ -46,7 +46,7 @@ def render_report(workdir: str | os.PathLike) -> str:
   workdir = pathlib.Path(workdir)
   if not (workdir / "metrics.jsonl").is_file():
     raise ValueError(f"{workdir}: no metrics.jsonl, so no run to report on")
-  training = metrics.read_jsonl(workdir / "metrics.jsonl")
+  training = jsonl.read_jsonl(workdir / "metrics.jsonl")
   evaluations = _read_if_there(workdir / "eval.jsonl")
   figures, chart_data = report_charts.draw(training, evaluations)
   parts = {
@@ -88,7 +88,7 @@ def _script_hash(template: str) -> str:
 
 
 def _read_if_there(path: pathlib.Path) -> list[dict]:
-  return metrics.read_jsonl(path) if path.is_file() else []
+  return jsonl.read_jsonl(path) if path.is_file() else []
 
 
 def _escape(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import tqdm
 
-from codea1_jax import metrics, report
+from codea1_jax import jsonl, metrics, report
 from codea1_jax.assembly import Run
 from codea1_jax.judging import Judgement
 from codea1_jax.player import Samples
@@ -23,7 +23,7 @@ class RunLog:
   def __init__(self, run: Run, step: int):
     self._run = run
     self._metrics, self._evaluations, self._rollouts = (
-      metrics.MetricsWriter(run.workdir, name, writes=run.hosts.writes)
+      jsonl.JsonlWriter(run.workdir / name, writes=run.hosts.writes)
       for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl")
     )
     # A step's line carries the number of the step; an evaluation's the number
@@ -64,7 +64,7 @@ class RunLog:
   def evaluation_is_due(self, step: int) -> bool:
     """Whether a start at `step` owes an evaluation that a stop prevented."""
     rows = (
-      metrics.read_jsonl(self._evaluations.path)
+      jsonl.read_jsonl(self._evaluations.path)
       if (self._evaluations.path.exists())
       else []
     )
@@ -87,7 +87,7 @@ class RunLog:
     """Prints before -> after, writes the report, says how to go on."""
     workdir = self._run.workdir
     self._run.hosts.gather(None)  # all lines are written
-    evaluations = metrics.read_jsonl(self._evaluations.path)
+    evaluations = jsonl.read_jsonl(self._evaluations.path)
     if not self._run.hosts.writes:
       return evaluations[-1]
     print(metrics.comparison_table(evaluations[0], evaluations[-1]))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from codea1_jax import metrics
+from codea1_jax import jsonl
 from experiments import command_line
 
 _TRAINING = flags.DEFINE_bool("training", False, "Training columns too.")
@@ -67,9 +67,9 @@ def main(arguments):
   for workdir in sorted(map(pathlib.Path, arguments[1:])):
     name = re.sub(r"_\d+$", "", workdir.name)
     try:
-      evaluations = metrics.read_jsonl(workdir / "eval.jsonl")
+      evaluations = jsonl.read_jsonl(workdir / "eval.jsonl")
       if _TRAINING.value:
-        steps[name].append(metrics.read_jsonl(workdir / "metrics.jsonl"))
+        steps[name].append(jsonl.read_jsonl(workdir / "metrics.jsonl"))
     except (OSError, ValueError) as error:
       command_line.fail(error)
     rows[f"{name}, before"].append(evaluations[0])

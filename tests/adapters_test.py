@@ -13,7 +13,7 @@ from codea1_jax import (
   checkpoint,
   checks,
   devices,
-  metrics,
+  jsonl,
   policy_export,
   problems,
   trainer,
@@ -50,7 +50,7 @@ def trained(tmp_path_factory):
 def test_both_learn_beside_one_base(trained):
   workdir, run, state = trained
   assert run.code.frozen is run.test.frozen is run.code.reference.params
-  rows = metrics.read_jsonl(workdir / "metrics.jsonl")
+  rows = jsonl.read_jsonl(workdir / "metrics.jsonl")
   for role in ("code", "test"):
     assert rows[0][f"{role}/kl"] == pytest.approx(0, abs=1e-6)
     assert rows[1][f"{role}/kl"] > 0

@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from codea1_jax import metrics
+from codea1_jax import jsonl
 
 HOSTILE = (
   '</script><script>document.title="owned"</script><img src=x>{{charts}}'
@@ -115,9 +115,9 @@ def rollout_row(problem: int, marker: str = "", suites: int = 2) -> dict:
 def write_run(workdir: pathlib.Path, steps: int = 60) -> pathlib.Path:
   """A workdir as training leaves it, with a hostile program in it."""
   rng = np.random.default_rng(0)
-  training = metrics.MetricsWriter(workdir)
-  evaluation = metrics.MetricsWriter(workdir, "eval.jsonl")
-  rollouts = metrics.MetricsWriter(workdir, "rollouts.jsonl")
+  training = jsonl.JsonlWriter(workdir / "metrics.jsonl")
+  evaluation = jsonl.JsonlWriter(workdir / "eval.jsonl")
+  rollouts = jsonl.JsonlWriter(workdir / "rollouts.jsonl")
   for step in range(steps + 1):
     if step:
       training.write(step, _training_row(step, rng))

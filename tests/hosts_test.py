@@ -15,7 +15,7 @@ import orbax.checkpoint as ocp
 import pytest
 from small_runs import SMALL
 
-from codea1_jax import checkpoint, metrics
+from codea1_jax import checkpoint, jsonl
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "codea1_jax" / "tiny"
@@ -80,7 +80,7 @@ def timeless(path):
   """What the seed decides."""
   return [
     {k: v for k, v in row.items() if not k.startswith(("time/", "compile/"))}
-    for row in metrics.read_jsonl(path)
+    for row in jsonl.read_jsonl(path)
   ]
 
 
@@ -149,7 +149,7 @@ def test_when_one_dies_the_other_ends_and_both_go_on(
   print(f"the other ended after {time.monotonic() - dead:.1f} s")
   lines = [line for line in output.splitlines() if line.startswith("error: ")]
   assert len(lines) == 1 and re.search("another host", lines[0]), output
-  assert len(metrics.read_jsonl(path)) < STEPS
+  assert len(jsonl.read_jsonl(path)) < STEPS
   finish(*start_two(flags, workdir))
   assert_same_run(one, workdir)
 

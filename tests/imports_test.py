@@ -43,6 +43,7 @@ LEVELS = {
   "adapters": 3,
   "packing": 2,
   "checkpoint": 2,
+  "jsonl": 0,
   "metrics": 2,
   "evaluation": 2,
   "supervision": 2,

@@ -10,7 +10,7 @@ from codea1_jax import (
   checkpoint,
   checks,
   devices,
-  metrics,
+  jsonl,
   problems,
   trainer,
 )
@@ -44,7 +44,7 @@ def small_world(monkeypatch):
 def assert_same_run(one, two):
   """All that the seed decides, and the book."""
   for name in ("metrics.jsonl", "rollouts.jsonl"):
-    ours, theirs = (metrics.read_jsonl(path / name) for path in (one, two))
+    ours, theirs = (jsonl.read_jsonl(path / name) for path in (one, two))
     assert len(ours) == len(theirs) > 0
     for row, other in zip(ours, theirs):
       for key, value in row.items():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_runs import make_config
 
-from codea1_jax import checkpoint, export, metrics, problems, replay
+from codea1_jax import checkpoint, export, jsonl, problems, replay
 from codea1_jax.mistake_book import BookEvent, MistakeBook
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem, TestCase
@@ -115,7 +115,7 @@ def test_the_command_shows_both_sides(dump, tmp_path):
     capture_output=True, text=True, timeout=120,
   )  # fmt: skip
   assert done.returncode == 0, done.stderr
-  rows = metrics.read_jsonl(out)
+  rows = jsonl.read_jsonl(out)
   assert [row["step"] for row in rows] == [0, 1]
   assert rows[0]["test reward"] != rows[0]["test reward, other"]
   assert rows[0]["code signs changed"] == 0  # alpha is the tester's

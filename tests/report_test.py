@@ -13,7 +13,7 @@ import sys
 import pytest
 from example_run import HOSTILE, rollout_row, write_run
 
-from codea1_jax import metrics, report
+from codea1_jax import jsonl, report
 
 
 class _Page(html.parser.HTMLParser):
@@ -117,7 +117,9 @@ def test_every_curve_has_its_figure_and_numbers(page):
 
 
 def test_missing_files_are_said(tmp_path):
-  metrics.MetricsWriter(tmp_path).write(1, {"code/reward/mean": 0.5})
+  jsonl.JsonlWriter(tmp_path / "metrics.jsonl").write(
+    1, {"code/reward/mean": 0.5}
+  )
   text = _Page(report.render_report(tmp_path)).visible
   assert "This run has no config.json" in text
   assert "eval.jsonl is missing" in text
@@ -150,7 +152,7 @@ def test_page_stays_under_its_bound_with_oldest_and_newest(
   monkeypatch.setattr(report, "MAX_BYTES", 150_000)
   write_run(tmp_path, steps=1)
   (tmp_path / "rollouts.jsonl").unlink()
-  writer = metrics.MetricsWriter(tmp_path, "rollouts.jsonl")
+  writer = jsonl.JsonlWriter(tmp_path / "rollouts.jsonl")
   for step in range(1, 21):
     writer.write(step, rollout_row(step, "<" * 500))  # six bytes each in JSON
   page = report.render_report(tmp_path)
@@ -168,7 +170,7 @@ def test_page_stays_under_its_bound_with_oldest_and_newest(
 def test_a_rollout_too_large_is_passed_over(tmp_path, monkeypatch):
   monkeypatch.setattr(report, "MAX_BYTES", 100_000)
   write_run(tmp_path, steps=1)
-  writer = metrics.MetricsWriter(tmp_path, "rollouts.jsonl")
+  writer = jsonl.JsonlWriter(tmp_path / "rollouts.jsonl")
   writer.write(2, rollout_row(7, suites=500))
   steps = [
     r["step"]
@@ -181,7 +183,7 @@ def test_long_texts_are_cut_and_say_so(tmp_path):
   write_run(tmp_path, steps=1)
   rollout = rollout_row(1, "x" * 10_000)
   rollout["codes"][0]["suites"][0]["tests"][0]["predicted"] = "1" * 700
-  metrics.MetricsWriter(tmp_path, "rollouts.jsonl").write(1, rollout)
+  jsonl.JsonlWriter(tmp_path / "rollouts.jsonl").write(1, rollout)
   seen = _Page(report.render_report(tmp_path)).data("rollout-data")[-1]
   source = rollout["codes"][0]["source"]
   note = f" [... {len(source) - 6000} characters left out]"

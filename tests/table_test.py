@@ -3,16 +3,16 @@
 import subprocess
 import sys
 
-from codea1_jax import metrics
+from codea1_jax import jsonl
 from experiments import table
 
 
 def write_run(workdir, pass_rates, rewards):
-  evaluation = metrics.MetricsWriter(workdir, "eval.jsonl")
+  evaluation = jsonl.JsonlWriter(workdir / "eval.jsonl")
   for step, rate in zip((0, 30), pass_rates):
     values = {key: rate for key in table._COLUMNS.values()}
     evaluation.write(step, values)
-  training = metrics.MetricsWriter(workdir)
+  training = jsonl.JsonlWriter(workdir / "metrics.jsonl")
   for step, reward in enumerate(rewards):
     values = {"code/reward/mean": reward, "book/size": 10 * (step + 1)}
     training.write(step, values)

@@ -17,7 +17,7 @@ from codea1_jax import (
   devices,
   game,
   groups,
-  metrics,
+  jsonl,
   player,
   problems,
   replay,
@@ -48,7 +48,7 @@ def timeless(path):
   """What the seed decides: not times, nor what this process has compiled."""
   return [
     {k: v for k, v in row.items() if not k.startswith(("time/", "compile/"))}
-    for row in metrics.read_jsonl(path)
+    for row in jsonl.read_jsonl(path)
   ]
 
 
@@ -67,7 +67,7 @@ def test_same_seed_same_numbers_and_resume(tmp_path):
   trainer.train(small_config(), again)
   assert timeless(whole / "metrics.jsonl") == timeless(again / "metrics.jsonl")
   assert timeless(whole / "eval.jsonl") == timeless(again / "eval.jsonl")
-  rows = metrics.read_jsonl(whole / "metrics.jsonl")
+  rows = jsonl.read_jsonl(whole / "metrics.jsonl")
   programs = [row["compile/programs"] for row in rows]
   # Six of the sampler a policy, score and update; of the last step few more.
   assert 16 <= programs[0] <= programs[-1] <= 1.5 * programs[0]
@@ -75,12 +75,12 @@ def test_same_seed_same_numbers_and_resume(tmp_path):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(trainer, "RunLog", StopAfterOne)
     trainer.train(small_config(), halves)
-  assert len(metrics.read_jsonl(halves / "metrics.jsonl")) == 1
+  assert len(jsonl.read_jsonl(halves / "metrics.jsonl")) == 1
   trainer.train(small_config(), halves)
   for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl"):
     assert timeless(halves / name) == timeless(whole / name), name
 
-  rows = metrics.read_jsonl(whole / "metrics.jsonl")
+  rows = jsonl.read_jsonl(whole / "metrics.jsonl")
   assert [row["step"] for row in rows] == [0, 1]
   assert rows[-1]["book/size"] > 0
   for row in rows:
@@ -99,7 +99,7 @@ def test_same_seed_same_numbers_and_resume(tmp_path):
 
 def check_replay(workdir):
   """The dump of a run, judged without its models, gives what the run had."""
-  records = metrics.read_jsonl(workdir / "rollouts.jsonl")
+  records = jsonl.read_jsonl(workdir / "rollouts.jsonl")
   assert len(records[0]["codes"]) == 4
   assert len(records[0]["codes"][0]["suites"]) == 3
   config = small_config()
@@ -146,7 +146,7 @@ def test_seeds_differ(tmp_path):
 def test_baselines(changes, untouched, tmp_path):
   config = small_config(num_steps=1, **changes)
   trainer.train(config, tmp_path)
-  (row,) = metrics.read_jsonl(tmp_path / "metrics.jsonl")
+  (row,) = jsonl.read_jsonl(tmp_path / "metrics.jsonl")
   # Self-play fills it.
   book = {"golden_tests": None, "code_a1": 0, "sft": None}
   if config.method in book:
@@ -206,8 +206,8 @@ def test_all_variants_together(tmp_path):
   for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl"):
     assert timeless(halves / name) == timeless(whole / name), name
 
-  row, _ = metrics.read_jsonl(whole / "metrics.jsonl")
-  dumped = metrics.read_jsonl(whole / "rollouts.jsonl")
+  row, _ = jsonl.read_jsonl(whole / "metrics.jsonl")
+  dumped = jsonl.read_jsonl(whole / "rollouts.jsonl")
   records = [record for record in dumped if record["step"] == 0]
   assert row["rollout/questions"] == len(records)
   assert 3 < len(records) <= 6
@@ -217,7 +217,7 @@ def test_all_variants_together(tmp_path):
   assert 0.9 < row["code/importance_weight/mean"] < 1.1
   assert "code/kl" not in row
   assert 0 <= row["code/pass_rate"] <= 1
-  before, after = metrics.read_jsonl(whole / "eval.jsonl")
+  before, after = jsonl.read_jsonl(whole / "eval.jsonl")
   for scores in (before, after):
     assert 0 < scores["eval/code/chosen_pass_rate"] <= 1
   with assembly.open_run(config, whole) as run:
