@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from codea1_jax import (
@@ -72,12 +72,18 @@ class Run:
 
 
 @contextlib.contextmanager
-def open_run(config: Any, workdir: str | pathlib.Path) -> Iterator[Run]:
+def open_run(
+  config: Any,
+  workdir: str | pathlib.Path,
+  allow_config_change: Sequence[str] = (),
+) -> Iterator[Run]:
   """Builds a run and opens its sandbox; closes it again at the end.
 
   Args:
     config: see configs/tiny.py.
     workdir: where the run lives; made if need be.
+    allow_config_change: fields, or groups of them, in which the config may
+      differ from the workdir's run.
 
   Raises:
     InputError: a bad value, file or directory, in one line.
@@ -86,7 +92,7 @@ def open_run(config: Any, workdir: str | pathlib.Path) -> Iterator[Run]:
   with contextlib.ExitStack() as stack:
     hosts = Hosts()
     try:
-      run = _build(config, workdir, hosts, stack)
+      run = _build(config, workdir, hosts, stack, allow_config_change)
     except HostError as error:
       raise InputError(str(error)) from error
     except (ValueError, TypeError, OSError) as error:
@@ -96,10 +102,10 @@ def open_run(config: Any, workdir: str | pathlib.Path) -> Iterator[Run]:
     yield run
 
 
-def _build(config, workdir, hosts: Hosts, stack) -> Run:
+def _build(config, workdir, hosts: Hosts, stack, allowed) -> Run:
   checks.check_values(config)
   parallel = inputs.make_parallel(config)
-  resume = checks.holds_this_run(workdir, config)
+  resume = checks.holds_this_run(workdir, config, allowed)
   problems, heldout = inputs.load_problem_sets(config)
   policies = inputs.load_policies(config, parallel)
   pool = hosts.share(stack.enter_context(open_pool(config.sandbox)))
@@ -129,11 +135,9 @@ def _build(config, workdir, hosts: Hosts, stack) -> Run:
       make_states["code"](), make_states["test"](), judging.empty_book(config)
     )
 
-  if not resume and hosts.writes:
+  if hosts.writes:
     # Last: a mistake above must not claim the workdir.
-    workdir.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(json.loads(config.to_json()), indent=2)
-    (workdir / "config.json").write_text(text + "\n")
+    _write_config(config, workdir)
   return Run(
     config,
     workdir,
@@ -148,6 +152,18 @@ def _build(config, workdir, hosts: Hosts, stack) -> Run:
     initial_state,
     resume,
   )
+
+
+def _write_config(config: Any, workdir: pathlib.Path) -> None:
+  """Puts the config there at once, so that a kill leaves none cut short."""
+  workdir.mkdir(parents=True, exist_ok=True)
+  text = json.dumps(json.loads(config.to_json()), indent=2) + "\n"
+  path = workdir / "config.json"
+  if path.exists() and path.read_text() == text:
+    return
+  part = path.with_name("config.json.part")
+  part.write_text(text)
+  part.replace(path)
 
 
 def open_pool(config: Any) -> SandboxPool:

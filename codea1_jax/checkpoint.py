@@ -1,122 +1,371 @@
 """The whole game as one Orbax checkpoint: policies, optimizers, book, step."""
 
 import json
+import os
 import pathlib
+import re
+import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
 
+from codea1_jax import jsonl
 from codea1_jax.curriculum import PassRates
 from codea1_jax.devices import Parallel
 from codea1_jax.mistake_book import MistakeBook
-from codea1_jax.train_state import RunState
+from codea1_jax.train_state import PolicyState, RunState
+
+ROLES = ("code", "test")
+
+
+class CheckpointError(OSError):
+  """A checkpoint cannot be written, or none can be read; one line."""
+
+
+class Source(NamedTuple):
+  """A checkpoint of some run."""
+
+  workdir: pathlib.Path
+  step: int
+
+  def __str__(self) -> str:
+    return f"{self.workdir}:{self.step}"
 
 
 class Checkpoints:
-  """Saves and restores RunStates below `workdir/checkpoints`."""
+  """Saves and restores RunStates below `workdir/checkpoints`.
 
-  def __init__(self, workdir: str | pathlib.Path, keep: int):
-    self._directory = (pathlib.Path(workdir) / "checkpoints").absolute()
-    options = ocp.CheckpointManagerOptions(
-      max_to_keep=keep, create=True, enable_async_checkpointing=False
+  Args:
+    workdir: of the run.
+    keep: how many of the newest are kept.
+    keep_every: above 0, those of its multiples are kept too.
+    best: the evaluation's metric, if any, whose best checkpoint is kept too.
+    hosts: what `Hosts.gather` does with a value, for several hosts.
+  """
+
+  def __init__(
+    self,
+    workdir: str | pathlib.Path,
+    keep: int,
+    keep_every: int = 0,
+    best: str = "",
+    gather=lambda value: [value],
+  ):
+    self._workdir = pathlib.Path(workdir).absolute()
+    self._gather = gather
+    kept = [preservation_policy.LatestN(keep)]
+    if keep_every:
+      kept.append(preservation_policy.EveryNSteps(keep_every))
+    if best:
+      kept.append(_Best(self._workdir / "eval.jsonl", best))
+    self._manager = ocp.CheckpointManager(
+      self._workdir / "checkpoints",
+      options=ocp.CheckpointManagerOptions(
+        preservation_policy=preservation_policy.AnyPreservationPolicy(kept),
+        create=True,
+        cleanup_tmp_directories=True,  # of a run that was killed saving
+      ),
     )
-    self._manager = ocp.CheckpointManager(self._directory, options=options)
 
   def latest_step(self) -> int | None:
     return self._manager.latest_step()
 
-  def save(self, state: RunState, parallel: Mapping[str, Parallel]) -> None:
-    """Writes both policies and the book in one commit; once a step."""
+  def save(
+    self,
+    state: RunState,
+    parallel: Mapping[str, Parallel],
+    config: Any = None,
+  ) -> None:
+    """Writes all of the game in one commit, in the background; once a step.
+
+    Raises:
+      CheckpointError: this one, or the one before, could not be written.
+    """
     if state.step in self._manager.all_steps():
       return
-    self._manager.save(
-      state.step,
-      args=ocp.args.Composite(
-        policies=ocp.args.StandardSave(_policies(state, parallel)),
-        game=ocp.args.JsonSave(
-          {
-            "step": state.step,
-            "book": json.loads(state.book.to_json()),
-            "pass_rates": json.loads(state.pass_rates.to_json()),
-          }
+    game = {
+      "step": state.step,
+      "config": json.loads(config.to_json()) if config else None,
+      "book": json.loads(state.book.to_json()),
+      "pass_rates": json.loads(state.pass_rates.to_json()),
+    }
+    try:
+      self._manager.save(
+        state.step,
+        args=ocp.args.Composite(
+          policies=ocp.args.StandardSave(_policies(state, parallel)),
+          game=ocp.args.JsonSave(game),
         ),
-      ),
-      force=True,
-    )
-    self._manager.wait_until_finished()
+        force=True,
+      )
+    except (OSError, ValueError) as error:
+      raise self._unwritten(error) from error
+
+  def wait(self) -> None:
+    """Until all is on disk.
+
+    Raises:
+      CheckpointError: the last one could not be written.
+    """
+    try:
+      self._manager.wait_until_finished()
+    except (OSError, ValueError) as error:
+      raise self._unwritten(error) from error
 
   def restore(
     self, state: RunState, parallel: Mapping[str, Parallel]
   ) -> RunState:
-    """The newest checkpoint; `state` gives structure, shapes and types, and on
-    a mesh how it is cut; it may be another mesh than the one that saved.
+    """The newest checkpoint that is whole; `state` gives structure, shapes and
+    types, and on a mesh how it is cut, which need not be as it was saved.
+
+    A torn one is put into `workdir/torn`, and said.
 
     Raises:
-      FileNotFoundError: there is none.
+      CheckpointError: there is none.
     """
-    step = self.latest_step()
-    if step is None:
-      raise FileNotFoundError(f"no checkpoint below {self._directory}")
     template = jax.tree.map(
       ocp.utils.to_shape_dtype_struct, _policies(state, parallel)
     )
-    restored = self._manager.restore(
-      step,
-      args=ocp.args.Composite(
-        policies=ocp.args.StandardRestore(template),
-        game=ocp.args.JsonRestore(),
-      ),
-    )
-    policies = {
-      role: parallel[role].place(policy)
-      for role, policy in restored["policies"].items()
-    }
-    game = restored["game"]
-    return RunState(
-      code=policies["code"],
-      test=policies["test"],
-      book=MistakeBook.from_json(json.dumps(game["book"])),
-      step=game["step"],
-      pass_rates=PassRates.from_json(json.dumps(game["pass_rates"])),
+    torn = []
+    for step in sorted(self._manager.all_steps(), reverse=True):
+      error, restored = None, None
+      try:
+        restored = _read(self._manager, step, template)
+      except Exception as caught:  # as Orbax raises for a file cut short
+        error = _line(caught)
+      # Hosts go back together.
+      errors = [e for e in self._gather(error) if e]
+      if not errors:
+        return _state(restored, parallel)
+      torn.append(step)
+      self._put_aside(step, errors[0])
+    where = self._workdir / "checkpoints"
+    raise CheckpointError(
+      f"no whole checkpoint in {where}; torn: {torn or 'none'}"
     )
 
-  def close(self) -> None:
-    self._manager.close()
+  def __enter__(self) -> "Checkpoints":
+    return self
+
+  def __exit__(self, kind, *_) -> None:
+    """Waits for the last one, whatever else has gone wrong; see `wait`."""
+    try:
+      self.wait()
+    except CheckpointError:
+      if kind is None:
+        raise
+    finally:
+      self._manager.close()
+
+  def _put_aside(self, step: int, error: str) -> None:
+    """Makes room for this step's checkpoint to be written again."""
+    aside = self._workdir / "torn" / str(step)
+    print(
+      f"checkpoint {step} is torn ({error}): put into {aside}; taking the"
+      " one before",
+      file=sys.stderr,
+    )
+    if jax.process_index() == 0:
+      aside.parent.mkdir(exist_ok=True)
+      while aside.exists():
+        aside = aside.with_name(aside.name + "_")
+      (self._workdir / "checkpoints" / str(step)).rename(aside)
+    self._gather(None)
+    self._manager.reload()
+
+  def _unwritten(self, error: Exception) -> CheckpointError:
+    known = re.search(r"No space left on device|Permission denied", str(error))
+    cause = known[0] if known else _line(error)
+    whole = sorted(_steps(self._workdir / "checkpoints"))
+    newest = f"step {whole[-1]} is" if whole else "there is none that is"
+    return CheckpointError(
+      f"a checkpoint could not be written to {self._workdir}: {cause}; {newest}"
+      " the newest whole one"
+    )
 
 
-def require(workdir: str | pathlib.Path) -> pathlib.Path:
+class _Best:
+  """Orbax's policy to keep the checkpoint with the best evaluation."""
+
+  def __init__(self, evaluations: pathlib.Path, metric: str):
+    self._evaluations, self._metric = evaluations, metric
+
+  def should_preserve(self, checkpoints, *, context) -> list[bool]:
+    scores = {}
+    if self._evaluations.exists():
+      rows = jsonl.read_jsonl(self._evaluations)
+      scores = {row["step"]: row.get(self._metric) for row in rows}
+    scored = [
+      (scores[info.step], info.step)
+      for info in checkpoints
+      if isinstance(scores.get(info.step), int | float)
+    ]
+    best = max(scored)[1] if scored else None
+    return [info.step == best for info in checkpoints]
+
+
+def find(text: str) -> Source:
+  """The checkpoint of "WORKDIR[:STEP]", the newest where no step is given.
+
+  Raises:
+    CheckpointError: there is none; names the steps that there are.
+  """
+  path, step = re.fullmatch(r"(.*?)(?::(\d+))?", text).groups()
+  directory = require(path)
+  steps = sorted(_steps(directory))
+  if step is None:
+    return Source(directory.parent, steps[-1])
+  if int(step) not in steps:
+    raise CheckpointError(
+      f"no checkpoint of step {step} in {directory}, which has"
+      f" {', '.join(map(str, steps))}"
+    )
+  return Source(directory.parent, int(step))
+
+
+def read_policy(
+  source: Source,
+  role: str,
+  like: PolicyState,
+  parallel: Parallel,
+  params_only: bool = False,
+) -> PolicyState:
+  """One policy of another run.
+
+  Args:
+    source: which checkpoint.
+    role: "code" or "test".
+    like: the state that this run would begin with, on its devices.
+    parallel: those devices; any number, not only the other run's.
+    params_only: the optimizer begins anew.
+
+  Raises:
+    CheckpointError: torn, or of another model; names an array that differs.
+  """
+  template = jax.tree.map(ocp.utils.to_shape_dtype_struct, parallel.fetch(like))
+  if params_only:
+    template = {"params": template.params}
+  template = {role: template}
+  path = source.workdir / "checkpoints" / str(source.step) / "policies"
+  try:
+    with ocp.PyTreeCheckpointer() as reader:
+      _check_fits(source, template, reader.metadata(path).item_metadata.tree)
+      restored = reader.restore(
+        path,
+        args=ocp.args.PyTreeRestore(
+          item=template,
+          restore_args=ocp.checkpoint_utils.construct_restore_args(template),
+          partial_restore=True,
+        ),
+      )[role]
+  except CheckpointError:
+    raise
+  except Exception as error:
+    raise CheckpointError(f"{source} cannot be read: {_line(error)}") from error
+  if params_only:
+    return like.replace(params=parallel.place(restored["params"]))
+  return parallel.place(restored)
+
+
+def read_game(source: Source) -> dict[str, Any]:
+  """step, book and pass_rates, as RunState's fields, of another run.
+
+  Raises:
+    CheckpointError: torn.
+  """
+  path = source.workdir / "checkpoints" / str(source.step)
+  try:
+    with ocp.CheckpointManager(path.parent) as manager:
+      restored = manager.restore(
+        source.step, args=ocp.args.Composite(game=ocp.args.JsonRestore())
+      )
+    return _game(restored["game"])
+  except Exception as error:
+    raise CheckpointError(f"{source} cannot be read: {_line(error)}") from error
+
+
+def require(workdir: str | os.PathLike) -> pathlib.Path:
   """The directory of a run's checkpoints.
 
   Raises:
-    FileNotFoundError: there is no checkpoint in it.
+    CheckpointError: there is no checkpoint in it.
   """
   directory = (pathlib.Path(workdir) / "checkpoints").absolute()
-  if not any(path.name.isdigit() for path in directory.glob("*")):
-    raise FileNotFoundError(f"no checkpoint below {directory}")
+  if not _steps(directory):
+    raise CheckpointError(f"no checkpoint below {directory}")
   return directory
 
 
-def read_book(workdir: str | pathlib.Path) -> MistakeBook:
+def read_book(workdir: str | os.PathLike) -> MistakeBook:
   """The book of a run's newest checkpoint; no policy is read.
 
   Raises:
-    FileNotFoundError: there is none.
+    CheckpointError: there is none.
   """
-  with ocp.CheckpointManager(require(workdir)) as manager:
-    step = manager.latest_step()
-    restored = manager.restore(
-      step, args=ocp.args.Composite(game=ocp.args.JsonRestore())
-    )
-  return MistakeBook.from_json(json.dumps(restored["game"]["book"]))
+  return read_game(find(str(workdir)))["book"]
+
+
+def _line(error: Exception) -> str:
+  """An error as a line; TensorStore's end with pages of their own state."""
+  text = " ".join(str(error).split("See full TensorStore")[0].split())
+  return f"{type(error).__name__}: {text[:300]}"
+
+
+def _steps(directory: pathlib.Path) -> list[int]:
+  return [int(p.name) for p in directory.glob("*") if p.name.isdigit()]
+
+
+def _read(manager, step: int, template: Any) -> Any:
+  return manager.restore(
+    step,
+    args=ocp.args.Composite(
+      policies=ocp.args.StandardRestore(template),
+      game=ocp.args.JsonRestore(),
+    ),
+  )
+
+
+def _state(restored: Any, parallel: Mapping[str, Parallel]) -> RunState:
+  policies = {
+    role: parallel[role].place(policy)
+    for role, policy in restored["policies"].items()
+  }
+  return RunState(
+    code=policies["code"], test=policies["test"], **_game(restored["game"])
+  )
+
+
+def _game(saved: Mapping[str, Any]) -> dict[str, Any]:
+  return {
+    "step": saved["step"],
+    "book": MistakeBook.from_json(json.dumps(saved["book"])),
+    "pass_rates": PassRates.from_json(json.dumps(saved["pass_rates"])),
+  }
 
 
 def _policies(
   state: RunState, parallel: Mapping[str, Parallel]
 ) -> dict[str, Any]:
   """One copy of each policy, whatever the number of devices."""
-  return {
-    role: parallel[role].fetch(getattr(state, role))
-    for role in ("code", "test")
-  }
+  return {role: parallel[role].fetch(getattr(state, role)) for role in ROLES}
+
+
+def _check_fits(source: Source, template: Any, saved: Any) -> None:
+  """Every wanted array is there in its shape; Orbax would cut or pad it."""
+  theirs, ours = (
+    {
+      jax.tree_util.keystr(path, simple=True, separator="."): leaf.shape
+      for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+    for tree in (saved, template)
+  )
+  for name, shape in ours.items():
+    found = theirs.get(name)
+    if found is None or tuple(found) != tuple(shape):
+      raise CheckpointError(
+        f"{source} does not fit this config: {name} is {found} there,"
+        f" {shape} here"
+      )

@@ -86,6 +86,7 @@ _RANGES = (
   ("evaluation.collaboration", 0, _MANY),
   ("checkpoint.every", 1, _MANY),
   ("checkpoint.keep", 1, _MANY),
+  ("checkpoint.keep_every", 0, _MANY),
   ("dump_every", 1, _MANY),
 )
 
@@ -242,8 +243,24 @@ def check_problems(config, problems, heldout) -> None:
       )
 
 
-def holds_this_run(workdir: pathlib.Path, config: Any) -> bool:
-  """Whether this config's run is in the workdir; ValueError: another's is."""
+def check_fields(config: Any, names: Sequence[str]) -> None:
+  """Every name is a field of the config, or a group of fields."""
+  for name in names:
+    value = json.loads(config.to_json())
+    for part in name.split("."):
+      if not isinstance(value, dict) or part not in value:
+        raise ValueError(f"--allow_config_change: no field config.{name}")
+      value = value[part]
+
+
+def holds_this_run(
+  workdir: pathlib.Path, config: Any, allowed: Sequence[str] = ()
+) -> bool:
+  """Whether this config's run is in the workdir, but for `allowed` fields.
+
+  Raises:
+    ValueError: another config's run is; names the fields that differ.
+  """
   path = workdir / "config.json"
   if not path.exists():
     return False
@@ -251,26 +268,35 @@ def holds_this_run(workdir: pathlib.Path, config: Any) -> bool:
     theirs = json.loads(path.read_text())
   except ValueError as error:
     raise ValueError(f"{path} is not JSON: {error}") from error
-  differing = _differences(theirs, json.loads(config.to_json()))
+  differing = {
+    name: line
+    for name, line in _differences(theirs, json.loads(config.to_json()))
+    if not any(f"{name}.".startswith(f"{field}.") for field in allowed)
+  }
   if differing:
     raise ValueError(
-      f"{workdir} holds another config's run ({'; '.join(differing)}): choose"
-      " another --workdir"
+      f"{workdir} holds another config's run ({'; '.join(differing.values())}):"
+      " choose another --workdir, or name what may change:"
+      f" --allow_config_change={','.join(differing)}"
     )
   return True
 
 
-def _differences(theirs: Any, mine: Any, name: str = "") -> list[str]:
-  """ "field: theirs there, mine here" of every leaf that differs."""
+def _differences(
+  theirs: Any, mine: Any, name: str = ""
+) -> list[tuple[str, str]]:
+  """Field and "field: theirs there, mine here" of every leaf that differs."""
   if isinstance(theirs, dict) and isinstance(mine, dict):
     return [
-      line
+      pair
       for key in sorted(theirs.keys() | mine.keys())
-      for line in _differences(
+      for pair in _differences(
         theirs.get(key), mine.get(key), f"{name}.{key}".lstrip(".")
       )
     ]
-  return [] if theirs == mine else [f"{name}: {theirs} there, {mine} here"]
+  if theirs == mine:
+    return []
+  return [(name, f"{name}: {theirs} there, {mine} here")]
 
 
 def check_ground_truths(problems: Sequence[Problem], pool: SandboxPool) -> None:

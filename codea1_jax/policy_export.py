@@ -5,23 +5,23 @@ import pathlib
 from codea1_jax import adapters, assembly
 from codea1_jax.assembly import Run
 from codea1_jax.models import convert, lora, peft
-from codea1_jax.train_state import RunState
+from codea1_jax.train_state import PolicyState
 
 
 def export_policy(
   run: Run,
-  state: RunState,
+  state: PolicyState,
   role: str,
   directory: str | pathlib.Path,
   *,
   only_adapter: bool = False,
   dtype: str = "float32",
 ) -> None:
-  """Writes one role's trained policy as it is in `state`.
+  """Writes one role's trained policy.
 
   Args:
     run: an open run.
-    state: of that run, on its devices.
+    state: of that role in that run, on its devices.
     role: "code" or "test"; the one policy of self-play is "code".
     directory: made if it does not exist.
     only_adapter: a PEFT directory instead of merged weights.
@@ -36,7 +36,7 @@ def export_policy(
       f"method {run.config.method} trains {' and '.join(trained)}, not {role}"
     )
   player = {"code": run.code, "test": run.test}[role]
-  params = player.parallel.fetch(getattr(state, role).params)
+  params = player.parallel.fetch(state.params)
   config, base = player.policy.model_config, player.policy.directory
   if player.frozen is None:
     if only_adapter:

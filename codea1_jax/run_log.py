@@ -1,10 +1,11 @@
 """What a run leaves behind for people: metrics, rollouts, progress, a table."""
 
+import contextlib
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -141,12 +142,40 @@ class Compilations:
       self.metrics["compile/seconds"] += seconds
 
 
-class Stop:
-  """SIGINT and SIGTERM ask for an end after the step; a second one ends now."""
+class Leave(KeyboardInterrupt):
+  """Raised by a signal where leaving at once loses nothing."""
 
-  def __init__(self):
+
+class Stop:
+  """SIGINT and SIGTERM ask for an end; a second one ends now.
+
+  A machine that is taken away gives seconds, and a step may take minutes: in
+  `leaving_at_once` the first signal raises Leave, but for what comes after
+  `finishing`. Elsewhere, and with several hosts, who must leave together, the
+  loop looks at `asked` after the step.
+
+  Args:
+    alone: whether this host is the only one.
+  """
+
+  def __init__(self, alone: bool = True):
     self.asked = False
+    self._alone, self._open = alone, False
     self._previous: dict[int, Any] = {}
+
+  @contextlib.contextmanager
+  def leaving_at_once(self) -> Iterator[None]:
+    self._open = self._alone
+    try:
+      if self._open and self.asked:
+        raise Leave
+      yield
+    finally:
+      self._open = False
+
+  def finishing(self) -> None:
+    """From here on something changes that must change as a whole."""
+    self._open = False
 
   def __enter__(self) -> "Stop":
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -162,7 +191,11 @@ class Stop:
       raise KeyboardInterrupt
     self.asked = True
     # print() may be what the signal interrupted: it must not run twice.
-    os.write(2, b"\nsaving after this step ...\n")
+    if not self._open:
+      os.write(2, b"\nsaving after this step ...\n")
+      return
+    os.write(2, b"\nsaving ...\n")
+    raise Leave
 
 
 def describe(

@@ -16,65 +16,82 @@ from codea1_jax import (
   game,
   groups,
   heldout,
+  starting,
   supervision,
   writing,
 )
 from codea1_jax.assembly import Run
 from codea1_jax.checkpoint import Checkpoints
-from codea1_jax.run_log import Clock, Compilations, RunLog, Stop
+from codea1_jax.run_log import Clock, Compilations, Leave, RunLog, Stop
+from codea1_jax.starting import AFRESH, Start
 from codea1_jax.train_state import RunState
 
 
-def train(config: Any, workdir: str | pathlib.Path) -> dict[str, float]:
+def train(
+  config: Any, workdir: str | pathlib.Path, start: Start = AFRESH
+) -> dict[str, float]:
   """Trains a pair of policies, or goes on where the workdir's run stopped.
 
   Args:
     config: see configs/tiny.py.
     workdir: gets config.json, metrics.jsonl, eval.jsonl, rollouts.jsonl,
       checkpoints/, compilation_cache/ and report.html.
+    start: where a run begins that the workdir does not hold yet.
 
   Returns:
     The last evaluation's metrics.
 
   Raises:
     assembly.InputError: bad input, before any long work.
+    checkpoint.CheckpointError: one cannot be written; those before it stay.
     FloatingPointError: a loss or gradient is not finite; metrics are on disk.
   """
-  _keep_compiled_code(pathlib.Path(workdir))
+  workdir = pathlib.Path(workdir)
+  start.check(workdir, config)
+  _keep_compiled_code(workdir)
   with (
     Compilations() as compilations,
-    assembly.open_run(config, workdir) as run,
-    Stop() as stop,
+    assembly.open_run(config, workdir, start.allow_config_change) as run,
+    Stop(alone=run.hosts.count == 1) as stop,
+    Checkpoints(
+      workdir,
+      config.checkpoint.keep,
+      config.checkpoint.keep_every,
+      config.checkpoint.best,
+      run.hosts.gather,
+    ) as checkpoints,
   ):
     print(run.pool.description, file=sys.stderr)
-    checkpoints = Checkpoints(workdir, config.checkpoint.keep)
-    state = run.initial_state()
-    if run.resume and checkpoints.latest_step() is not None:
-      state = checkpoints.restore(state, run.parallel)
-      print(f"going on at step {state.step}", file=sys.stderr)
+    state = starting.first_state(run, checkpoints, start)
     log = RunLog(run, state.step)
     take_step = STEPS[config.method]
-    if log.evaluation_is_due(state.step):
-      log.evaluation(heldout.evaluate(run, state))
-    for step in log.progress(state.step, config.num_steps):
-      started = time.monotonic()
-      state, step_metrics, rollouts = take_step(run, state)
-      step_metrics["time/step_s"] = time.monotonic() - started
-      step_metrics |= compilations.metrics
-      log.step(step, step_metrics, rollouts)
-      done = state.step == config.num_steps
-      stopping = any(run.hosts.gather(stop.asked))
-      if done or stopping or state.step % config.checkpoint.every == 0:
-        checkpoints.save(state, run.parallel)
-      if stopping and not done:
-        break
-      if done or state.step % config.evaluation.every == 0:
-        log.evaluation(heldout.evaluate(run, state))
-    checkpoints.close()
+    try:
+      if log.evaluation_is_due(state.step):
+        with stop.leaving_at_once():
+          log.evaluation(heldout.evaluate(run, state))
+      for step in log.progress(state.step, config.num_steps):
+        started = time.monotonic()
+        with stop.leaving_at_once():
+          state, step_metrics, rollouts = take_step(run, state, stop)
+        step_metrics["time/step_s"] = time.monotonic() - started
+        step_metrics |= compilations.metrics
+        log.step(step, step_metrics, rollouts)
+        done = state.step == config.num_steps
+        stopping = any(run.hosts.gather(stop.asked))
+        if done or stopping or state.step % config.checkpoint.every == 0:
+          checkpoints.save(state, run.parallel, config)
+        if stopping and not done:
+          break
+        if done or state.step % config.evaluation.every == 0:
+          with stop.leaving_at_once():
+            log.evaluation(heldout.evaluate(run, state))
+    except Leave:  # `state` is that of the last whole step
+      checkpoints.save(state, run.parallel, config)
+    checkpoints.wait()
     return log.finish(state.step)
 
 
-def code_a1_step(run: Run, state: RunState):
+def code_a1_step(run: Run, state: RunState, stop: Stop):
   """One step of the paper: both policies play, both are updated.
 
   Returns:
@@ -90,6 +107,7 @@ def code_a1_step(run: Run, state: RunState):
       state.test, played.test_batch, (*seed, writing.TEST)
     ),
   )
+  stop.finishing()  # no policy learns without the other
   (code, code_losses), (test, test_losses) = _each(lessons, run.split)
   clock.lap("update")
   state = state.replace(
@@ -103,10 +121,11 @@ def code_a1_step(run: Run, state: RunState):
   return state, numbers, played.rollouts
 
 
-def self_play_step(run: Run, state: RunState):
+def self_play_step(run: Run, state: RunState, stop: Stop):
   """One policy in both roles, updated with both roles' rewards in turn."""
   clock, seed = Clock(), (run.config.seed, state.step)
   played = game.play(run, state, state.code, state.code, clock)
+  stop.finishing()
   both, code_losses = run.code.learn(
     state.code, played.code_batch, (*seed, writing.CODE)
   )
@@ -124,7 +143,7 @@ def self_play_step(run: Run, state: RunState):
   return state, numbers, played.rollouts
 
 
-def golden_tests_step(run: Run, state: RunState):
+def golden_tests_step(run: Run, state: RunState, stop: Stop):
   """Only the Code LLM learns, from the share of golden tests it passes."""
   clock, seed = Clock(), (run.config.seed, state.step)
   batch = game.draw_problems(run, state, run.config.rollout.questions)
@@ -138,6 +157,7 @@ def golden_tests_step(run: Run, state: RunState):
     run.config, run.code, state.code, groups.Groups(samples, reward, mask)
   )
   clock.lap("score")
+  stop.finishing()
   code, losses = run.code.learn(state.code, code_batch, (*seed, writing.CODE))
   clock.lap("update")
   numbers |= losses | {"pass_rate": evaluation.pass_rate(shares)}
@@ -147,7 +167,7 @@ def golden_tests_step(run: Run, state: RunState):
   return state, numbers, []
 
 
-def sft_step(run: Run, state: RunState):
+def sft_step(run: Run, state: RunState, stop: Stop):
   """The Test LLM learns golden asserts of faulty codes by cross-entropy."""
   config, clock = run.config, Clock()
   seed = (config.seed, state.step)
@@ -165,6 +185,7 @@ def sft_step(run: Run, state: RunState):
     ],
     [supervision.completion(tests) for tests in suites],
   )
+  stop.finishing()
   test, losses = run.test.learn(state.test, rows, (*seed, writing.TEST))
   clock.lap("update")
   numbers = game.prefixed("test", losses) | clock.metrics

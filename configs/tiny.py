@@ -163,7 +163,11 @@ def _add_upkeep(config: config_dict.ConfigDict) -> None:
 
   checkpoint = config.checkpoint = config_dict.ConfigDict()
   checkpoint.every = 20
-  checkpoint.keep = 2
+  checkpoint.keep = 2  # the newest so many
+  checkpoint.keep_every = 0  # above 0: those of its multiples too
+  # The evaluation's metric whose best checkpoint is kept too, such as
+  # eval/test/kill_rate; only evaluated steps count.
+  checkpoint.best = ""
 
 
 def get_config() -> config_dict.ConfigDict:

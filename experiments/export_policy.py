@@ -16,6 +16,7 @@ from experiments import command_line
 _CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
 _ROLE = flags.DEFINE_enum("role", "code", ["code", "test"], "Whose policy.")
+_STEP = flags.DEFINE_integer("step", None, "Of the checkpoint; the newest.")
 _OUT = flags.DEFINE_string("out", None, "Directory to write.")
 _ADAPTER = flags.DEFINE_bool("only_adapter", False, "PEFT, not merged.")
 _DTYPE = flags.DEFINE_enum(
@@ -25,11 +26,15 @@ _DTYPE = flags.DEFINE_enum(
 
 def main(_):
   try:
-    checkpoint.require(_WORKDIR.value)  # or a new run would begin there
+    step = "" if _STEP.value is None else f":{_STEP.value}"
+    source = checkpoint.find(_WORKDIR.value + step)
     with assembly.open_run(_CONFIG.value, _WORKDIR.value) as run:
-      saved = checkpoint.Checkpoints(_WORKDIR.value, run.config.checkpoint.keep)
-      state = saved.restore(run.initial_state(), run.parallel)
-      saved.close()
+      state = checkpoint.read_policy(
+        source,
+        _ROLE.value,
+        getattr(run.initial_state(), _ROLE.value),
+        run.parallel[_ROLE.value],
+      )
       policy_export.export_policy(
         run,
         state,
@@ -40,7 +45,7 @@ def main(_):
       )
   except (ValueError, OSError) as error:
     command_line.fail(error)
-  print(f"wrote {_OUT.value}: {_ROLE.value} at step {state.step}")
+  print(f"wrote {_OUT.value}: {_ROLE.value} of {source}")
 
 
 if __name__ == "__main__":

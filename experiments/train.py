@@ -11,10 +11,26 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from codea1_jax import assembly, hosts, trainer
+from codea1_jax.checkpoint import CheckpointError
+from codea1_jax.starting import Start
 from experiments import command_line
 
 _CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
+_RESUME = flags.DEFINE_bool(
+  "resume", True, "Go on with the workdir's run; --noresume: there is none yet."
+)
+_RESTORE = flags.DEFINE_string(
+  "restore", "", "Begin with the game of RUN[:STEP], another workdir's."
+)
+_RESTORE_CODE = flags.DEFINE_string("restore_code", "", "Its Code LLM alone.")
+_RESTORE_TEST = flags.DEFINE_string("restore_test", "", "Its Test LLM alone.")
+_PARAMS_ONLY = flags.DEFINE_bool(
+  "params_only", False, "Restore no optimizer, book or step."
+)
+_ALLOWED = flags.DEFINE_list(
+  "allow_config_change", [], "Fields that may differ from the workdir's run."
+)
 _HOSTS = flags.DEFINE_string("hosts", "", "auto, or ADDRESS:PORT,COUNT,INDEX.")
 
 
@@ -41,8 +57,16 @@ def _connect(hosts_flag: str) -> None:
 def main(_):
   try:
     _connect(_HOSTS.value)
-    trainer.train(_CONFIG.value, _WORKDIR.value)
-  except assembly.InputError as error:
+    start = Start(
+      _RESUME.value,
+      _RESTORE.value,
+      _RESTORE_CODE.value,
+      _RESTORE_TEST.value,
+      _PARAMS_ONLY.value,
+      tuple(_ALLOWED.value),
+    )
+    trainer.train(_CONFIG.value, _WORKDIR.value, start)
+  except (assembly.InputError, CheckpointError) as error:
     command_line.fail(error)
   except Exception as error:
     hosts.leave(error)

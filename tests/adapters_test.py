@@ -41,9 +41,8 @@ def trained(tmp_path_factory):
     )
     trainer.train(lora_config(), workdir)
     with assembly.open_run(lora_config(), workdir) as run:
-      saved = checkpoint.Checkpoints(workdir, 2)
-      state = saved.restore(run.initial_state(), run.parallel)
-      saved.close()
+      with checkpoint.Checkpoints(workdir, 2) as saved:
+        state = saved.restore(run.initial_state(), run.parallel)
       yield workdir, run, state
 
 
@@ -76,9 +75,9 @@ def test_a_checkpoint_holds_adapters_only(trained):
 
 def test_exports_compute_what_the_run_computes(trained, tmp_path):
   _, run, state = trained
-  policy_export.export_policy(run, state, "test", tmp_path / "merged")
+  policy_export.export_policy(run, state.test, "test", tmp_path / "merged")
   policy_export.export_policy(
-    run, state, "test", tmp_path / "adapter", only_adapter=True
+    run, state.test, "test", tmp_path / "adapter", only_adapter=True
   )
   config, merged = convert.load_pretrained(tmp_path / "merged")
   _, adapters = peft.load_adapters(tmp_path / "adapter", config)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
+from run_files import arrays, timeless
 from small_runs import SMALL
 
 from codea1_jax import checkpoint, jsonl
@@ -76,25 +76,6 @@ def finish(*processes):
     assert process.returncode == 0, output
 
 
-def timeless(path):
-  """What the seed decides."""
-  return [
-    {k: v for k, v in row.items() if not k.startswith(("time/", "compile/"))}
-    for row in jsonl.read_jsonl(path)
-  ]
-
-
-def policies(workdir):
-  """Every array of the last checkpoint."""
-  path = (workdir / "checkpoints" / str(STEPS) / "policies").absolute()
-  with ocp.PyTreeCheckpointer() as checkpointer:
-    tree = checkpointer.metadata(path).item_metadata.tree
-    host = jax.tree.map(
-      lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree
-    )
-    return checkpointer.restore(path, restore_args=host)
-
-
 def assert_same_run(one, two):
   for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl"):
     ours, theirs = timeless(one / name), timeless(two / name)
@@ -109,8 +90,8 @@ def assert_same_run(one, two):
   assert checkpoint.read_book(one).size > 0
   jax.tree.map(
     lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6),
-    policies(one),
-    policies(two),
+    arrays(one),
+    arrays(two),
   )
 
 
