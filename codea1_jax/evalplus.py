@@ -46,7 +46,8 @@ def load_rows(path: str | pathlib.Path) -> list[dict[str, Any]]:
 
   Args:
     path: the file. Fields: description, problem, GT_code, test, data_source
-      (strings) and extra_info with question_id and function_name.
+      (strings), prompt (chat messages) and extra_info with question_id and
+      function_name.
 
   Returns:
     The rows in the order of the file.
@@ -68,6 +69,7 @@ def load_rows(path: str | pathlib.Path) -> list[dict[str, Any]]:
     where = f"{path}:{number}"
     _check_strings(where, row, _FIELDS)
     _check_strings(where, row.get("extra_info"), _EXTRA)
+    _check_prompt(where, row.get("prompt"))
     name = row["extra_info"]["question_id"]
     if name in seen:
       raise ValueError(
@@ -136,20 +138,21 @@ def ground_truth(row: Mapping[str, Any]) -> str:
   return before + row["GT_code"]
 
 
+def asserts_something(row: Mapping[str, Any]) -> bool:
+  """Whether the row's test can fail at all."""
+  nodes = ast.walk(_skeleton(row["test"]))
+  return any(isinstance(node, ast.Assert) for node in nodes)
+
+
 def strict_test(row: Mapping[str, Any]) -> str:
-  """The row's test, mended.
+  """The row's test, mended; where it asserts nothing, another of its inputs,
+  which wants what the ground truth returns.
 
   Raises:
-    ValueError: the test never asserts anything, so that any answer passes.
+    ValueError: the test asserts nothing and has no inputs.
   """
-  asserts = [
-    node
-    for node in ast.walk(_skeleton(row["test"]))
-    if isinstance(node, ast.Assert)
-  ]
-  if not asserts:
-    name = row["extra_info"]["question_id"]
-    raise ValueError(f"{name}: the test asserts nothing")
+  if not asserts_something(row):
+    return _test_of_inputs(row)
   test = row["test"].replace(_POLYNOMIAL, _MENDED_POLYNOMIAL)
   return test + _SAME_SHAPE
 
@@ -159,6 +162,24 @@ def strict_job(
 ) -> CheckJob:
   """A program under its row's strict test."""
   return CheckJob(program, entry_point(row), strict_test(row), cpu_s)
+
+
+def _test_of_inputs(row: Mapping[str, Any]) -> str:
+  inputs = _inputs(ast.parse(row["test"]))
+  if not inputs:
+    name = row["extra_info"]["question_id"]
+    raise ValueError(f"{name}: the test asserts nothing and has no inputs")
+  texts = (f"[{', '.join(map(ast.unparse, call))}]" for call in inputs)
+  return f"""
+import copy
+_truth = {{"__name__": "truth"}}
+exec({ground_truth(row)!r}, _truth)
+
+def check(candidate):
+  for inp in [{", ".join(texts)}]:
+    wanted = _truth[{entry_point(row)!r}](*copy.deepcopy(inp))
+    assert candidate(*inp) == wanted
+"""
 
 
 def _skeleton(test: str) -> ast.Module:
@@ -181,6 +202,14 @@ def _check_strings(where: str, fields: Any, names: Sequence[str]) -> None:
       raise ValueError(f"{where}: field {name!r}: {found}, must be a string")
     if not value.strip():
       raise ValueError(f"{where}: field {name!r}: empty")
+
+
+def _check_prompt(where: str, prompt: Any) -> None:
+  """ValueError where the chat is none."""
+  if not isinstance(prompt, list) or not prompt:
+    raise ValueError(f"{where}: field 'prompt': must be a list of messages")
+  for message in prompt:
+    _check_strings(f"{where}: field 'prompt'", message, ("role", "content"))
 
 
 def _oracle_job(row: Mapping[str, Any], num_tests: int) -> Job:

@@ -66,7 +66,10 @@ def main(_):
       tuple(_ALLOWED.value),
     )
     trainer.train(_CONFIG.value, _WORKDIR.value, start)
-  except (assembly.InputError, CheckpointError) as error:
+  except assembly.InputError as error:
+    command_line.fail(error)
+  except CheckpointError as error:
+    hosts.leave(error)  # another host's end may be the cause
     command_line.fail(error)
   except Exception as error:
     hosts.leave(error)

@@ -23,6 +23,10 @@ from codea1_jax.tiny import DATA
 from codea1_jax.types import TestCase
 
 ROLES = ("code", "test")
+# Orbax leaves coroutines behind where a file is cut short.
+pytestmark = pytest.mark.filterwarnings(
+  "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 
 @pytest.fixture(scope="module")
@@ -190,14 +194,15 @@ def small_disk(path, size):
     subprocess.run(["umount", path], check=True)
 
 
-def test_a_full_disk_is_one_error_and_loses_nothing(tmp_path, policies):
+@pytest.mark.parametrize("last", [3, 4])  # seen by the end, or the next save
+def test_a_full_disk_is_one_error_and_loses_nothing(tmp_path, policies, last):
   disk = tmp_path / "disk"
   save_steps(tmp_path, policies, [1])
   size = sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())
   with small_disk(disk, int(2.5 * size)):
     message = r"No space left on device; step 2 is the newest whole one"
     with pytest.raises(CheckpointError, match=message):
-      save_steps(disk, policies, [1, 2, 3])
+      save_steps(disk, policies, range(1, last + 1))
     assert_same(restored(disk, policies), make_state(policies, 2))
     assert steps_on_disk(disk) == [1, 2]  # no remains: they would fill it
 

@@ -79,9 +79,19 @@ def test_an_mbpp_problem_is_no_part_of_its_program():
   assert evalplus.ground_truth(row) == "def f(x):\n  return x"
 
 
-def test_a_test_without_assertions_is_flagged():
-  row = _row("assertion(f(*inp), exp, 0)")
+def test_a_test_without_assertions_wants_the_ground_truths_values(pool):
+  """As MBPP/737, where a constant passes."""
+  row = _row("assertion(f(*inp), exp, 0)") | {"GT_code": "def f(x): return [x]"}
+  assert evalplus.asserts_something(row)
   row["test"] = row["test"].replace("assert ", "_ = ")
+  assert not evalplus.asserts_something(row)
+  jobs = [
+    evalplus.strict_job(row, f"def f(x): return {value}")
+    for value in ("[x]", "[x + 0]", "5", "None", "[2]", "x")
+  ]
+  passed = [result.verdict.passed for result in pool.check(jobs)]
+  assert passed == [True, True, False, False, False, False]
+  row["test"] = row["test"].replace("inputs = [[1]]", "inputs = made()")
   with pytest.raises(ValueError, match="MBPP/0: the test asserts nothing"):
     evalplus.strict_test(row)
 
@@ -149,6 +159,7 @@ def test_all_ground_truths_pass_and_constants_fail(pool, rows):
 # On rows as they come from a file: HumanEval's function stands in two fields.
 _HELPER = "import math\n\n\ndef half(x: float):\n    return x / 2\n\n\n"
 _HALVE = {
+  "prompt": [{"role": "user", "content": "Halve it."}],
   "data_source": "humanevalplus",
   "description": "the helper's description",
   "problem": f'''{_HELPER}def halve(xs: list, *, up=False) -> list:
@@ -268,6 +279,11 @@ def test_rows_of_a_file(tmp_path):
     ({"test": None}, ":2: field 'test': missing, must be a string"),
     ({"GT_code": " "}, ":2: field 'GT_code': empty"),
     ({"extra_info": None}, ":2: field 'question_id': missing"),
+    ({"prompt": []}, ":2: field 'prompt': must be a list of messages"),
+    (
+      {"prompt": [{"role": "user", "content": None}]},
+      ":2: field 'prompt': field 'content': missing",
+    ),
     ({}, ":2: field 'question_id': 'HumanEval/900' is already in row 1"),
   ],
 )
