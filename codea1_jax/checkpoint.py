@@ -226,6 +226,11 @@ def find(text: str) -> Source:
   return Source(directory.parent, int(step))
 
 
+def steps(workdir: str | os.PathLike) -> list[int]:
+  """Of all checkpoints of a run, in order; CheckpointError: there is none."""
+  return sorted(_steps(require(workdir)))
+
+
 def read_policy(
   source: Source,
   role: str,
@@ -249,18 +254,18 @@ def read_policy(
   if params_only:
     template = {"params": template.params}
   template = {role: template}
-  path = source.workdir / "checkpoints" / str(source.step) / "policies"
+  wanted = ocp.args.PyTreeRestore(
+    item=template,
+    restore_args=ocp.checkpoint_utils.construct_restore_args(template),
+    partial_restore=True,
+  )
   try:
-    with ocp.PyTreeCheckpointer() as reader:
-      _check_fits(source, template, reader.metadata(path).item_metadata.tree)
+    with _reader(source) as reader:
+      saved = reader.item_metadata(source.step)["policies"]
+      _check_fits(source, template, saved.tree)
       restored = reader.restore(
-        path,
-        args=ocp.args.PyTreeRestore(
-          item=template,
-          restore_args=ocp.checkpoint_utils.construct_restore_args(template),
-          partial_restore=True,
-        ),
-      )[role]
+        source.step, args=ocp.args.Composite(policies=wanted)
+      )["policies"][role]
   except CheckpointError:
     raise
   except Exception as error:
@@ -276,10 +281,9 @@ def read_game(source: Source) -> dict[str, Any]:
   Raises:
     CheckpointError: torn.
   """
-  path = source.workdir / "checkpoints" / str(source.step)
   try:
-    with ocp.CheckpointManager(path.parent) as manager:
-      restored = manager.restore(
+    with _reader(source) as reader:
+      restored = reader.restore(
         source.step, args=ocp.args.Composite(game=ocp.args.JsonRestore())
       )
     return _game(restored["game"])
@@ -306,6 +310,18 @@ def read_book(workdir: str | os.PathLike) -> MistakeBook:
     CheckpointError: there is none.
   """
   return read_game(find(str(workdir)))["book"]
+
+
+def _reader(source: Source) -> ocp.CheckpointManager:
+  """Reads only: another process may be training there."""
+  return ocp.CheckpointManager(
+    source.workdir / "checkpoints",
+    options=ocp.CheckpointManagerOptions(create=False),
+    item_handlers={
+      "policies": ocp.PyTreeCheckpointHandler(),
+      "game": ocp.JsonCheckpointHandler(),
+    },
+  )
 
 
 def _line(error: Exception) -> str:

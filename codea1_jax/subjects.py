@@ -6,6 +6,7 @@ import pathlib
 import re
 from typing import Any
 
+import numpy as np
 from ml_collections import config_dict
 
 from codea1_jax import adapters, checkpoint, devices, inputs, rollout
@@ -23,6 +24,16 @@ class Subject:
   policy: Policy
   params: Any
   parallel: Parallel
+  config: Any = None  # of the run
+
+  def setting(self, field: str, otherwise: Any) -> Any:
+    """A field of the run's config, such as "prompts.preset"."""
+    if self.config is None:
+      return otherwise
+    value = self.config
+    for part in field.split("."):
+      value = value[part]
+    return value
 
   def sampler(self, settings: rollout.SamplingConfig):
     """rollout.make_sampler's function, without its first argument."""
@@ -72,7 +83,7 @@ def _open_run(name, role, parallel, compute) -> Subject:
   start = params
   if config.lora.rank:
     start = adapters.start(config, role, policy.model_config)
-  like = PolicyState(0, parallel.place(start), ())
+  like = parallel.place(PolicyState(np.zeros((), np.int32), start, ()))
   state = checkpoint.read_policy(source, role, like, parallel, params_only=True)
   params_placed = state.params
   if config.lora.rank:
@@ -84,4 +95,4 @@ def _open_run(name, role, parallel, compute) -> Subject:
     )
     params_placed = parallel.place(merged)
   label = f"{source.workdir.name}:{source.step}:{role}"
-  return Subject(label, policy, params_placed, parallel)
+  return Subject(label, policy, params_placed, parallel, config)

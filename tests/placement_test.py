@@ -82,9 +82,8 @@ def test_adapters_on_a_mesh(tmp_path):
   for workdir, changes in (("one", MESH), ("mesh", {})):
     config = small_config(**LORA, **changes)
     with assembly.open_run(config, tmp_path / f"{workdir}_again") as run:
-      saved = checkpoint.Checkpoints(tmp_path / workdir, 2)
-      state = saved.restore(run.initial_state(), run.parallel)
-      saved.close()
+      with checkpoint.Checkpoints(tmp_path / workdir, 2) as saved:
+        state = saved.restore(run.initial_state(), run.parallel)
       assert state.step == 2
       restored.append(run.parallel["test"].fetch(state.test))
   for x, y in zip(*map(jax.tree.leaves, restored), strict=True):
