@@ -38,12 +38,14 @@ setup(
   extras_require={
     "test": [
       "hypothesis>=6.100",
+      "matplotlib>=3.9",
       "pytest>=8.0",
       "pytest-xdist>=3.6",
       "ruff>=0.11",
     ],
     "parity": ["peft>=0.17", "torch>=2.6"],
     "hub": ["huggingface-hub>=1.0", "pyarrow>=17"],
+    "plots": ["matplotlib>=3.9"],
     "tensorboard": ["tensorboardX>=2.6"],
     "cuda12": ["jax[cuda12]>=0.10"],
     "cuda13": ["jax[cuda13]>=0.10"],

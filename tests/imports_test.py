@@ -24,6 +24,8 @@ LEVELS = {
   "journal": 1,
   "subjects": 4,
   "code_evaluation": 3,
+  "sweep": 1,
+  "sweep_results": 3,
   "code_suites": 4,
   "matches": 4,
   "scores": 0,
