@@ -18,6 +18,9 @@ class Device:
   count: int
   memory: int  # bytes
   flops: float  # a second, dense bfloat16, the vendor's peak
+  # Whether bfloat16 is multiplied as float32: XLA then widens all layers that
+  # it scans before the first, as it does on CPUs.
+  widens: bool = False
 
 
 # GiB, TFLOP/s: the vendors' data sheets.
@@ -49,7 +52,8 @@ def device(text: str) -> Device:
   count = int(number or 1)
   if name == "cpu":
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Device(name, count, memory // count, _CPU_TFLOPS * 1e12 / count)
+    flops = _CPU_TFLOPS * 1e12 / count
+    return Device(name, count, memory // count, flops, widens=True)
   if name not in _DEVICES:
     raise ValueError(f"device {text!r} is not one of {known} with -NUMBER")
   memory, flops = _DEVICES[name]

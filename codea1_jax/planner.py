@@ -106,7 +106,8 @@ def make_plan(
   cut = cut_of(config, device.count)
   roles = [Role(config, name, model, cut) for name, model in models.items()]
   found = [p for role in roles for p in programs.sampling(role)]
-  found += [p for role in roles for p in programs.learning(role)]
+  for role in roles:
+    found += programs.learning(role, device.widens)
   return Plan(
     device,
     _held(config, roles),

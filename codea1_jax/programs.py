@@ -115,8 +115,8 @@ class Role:
     return self.elements * 2 if half else self.whole
 
 
-def learning(role: Role) -> list[Program]:
-  """Scoring and the update, at the longest rows."""
+def learning(role: Role, widens: bool = False) -> list[Program]:
+  """Scoring and the update, at the longest rows; `widens` as a device does."""
   config, groups = role.config, role.cut.groups
   length = role.prompt_length + role.length
   state = role.base + role.params
@@ -131,6 +131,8 @@ def learning(role: Role) -> list[Program]:
     role.adapted,
   )
   gathered = memory.gathered(role.model, role.cut)
+  if widens and role.model.scan_layers and role.model.param_dtype == "bfloat16":
+    gathered += 4 * role.elements
   batch = min(config[role.name].minibatch_size, role.trained_rows)
   rows, row = _pass_rows(role, batch), length
   if config.grpo.pack_length:
