@@ -13,7 +13,7 @@ from codea1_jax.journal import claim
 
 GROUND_TRUTH = "ground_truth"  # the model whose answers are the rows' own
 _BUCKET = 64
-_CHUNKS = 4  # batches of a chunk: the longest answers of one are waited for
+_CHUNKS = 2  # batches of a chunk: its longest answers are waited for
 
 
 @dataclasses.dataclass(frozen=True)

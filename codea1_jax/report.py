@@ -13,10 +13,10 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from codea1_jax import jsonl, metrics, report_charts
+from codea1_jax import jsonl, metrics, report_charts, report_compare
 
 MAX_BYTES = 5_000_000  # of the page; rollouts that do not fit are left out
 _MAX_TEXT = 6_000  # characters of a program, completion or question
@@ -56,6 +56,7 @@ def render_report(workdir: str | os.PathLike) -> str:
     "comparison": _comparison(evaluations),
     "charts": figures,
     "chart_data": json_for_html(chart_data),
+    "cross_play": report_compare.cross_play(workdir / "cross_play.json"),
     "rollouts": "",
     "rollouts_note": "",
   }
@@ -66,6 +67,34 @@ def render_report(workdir: str | os.PathLike) -> str:
   parts |= {"rollouts": rollouts, "rollouts_note": note}
   page = _fill(template, parts)
   return page.encode("utf-8", "replace").decode("utf-8")  # lone surrogates
+
+
+def render_comparison(workdirs: Sequence[str | os.PathLike]) -> str:
+  """The page for several runs: their curves together, where each began and
+  ended, and the config fields that differ.
+
+  Raises:
+    ValueError: fewer than two, too many, the same twice, or as `render_report`.
+  """
+  runs = report_compare.read(workdirs)
+  figures, chart_data = report_charts.compare(
+    {label: (run.training, run.evaluations) for label, run in runs.items()}
+  )
+  parts = {
+    "title": _escape(" / ".join(runs)),
+    "summary": f"{len(runs)} runs side by side.",
+    "config": report_compare.differing_fields(runs),
+    "comparison": report_compare.before_and_after(runs),
+    "charts": figures,
+    "chart_data": json_for_html(chart_data),
+    "cross_play": "",
+    "rollouts": "[]",
+    "rollouts_note": "Rollouts are in each run's own report.",
+  }
+  template = _TEMPLATE.read_text(encoding="utf-8")
+  parts["script_hash"] = _script_hash(template)
+  page = _fill(template, parts)
+  return page.encode("utf-8", "replace").decode("utf-8")
 
 
 def json_for_html(value: Any) -> str:
@@ -115,7 +144,7 @@ def _config(path: pathlib.Path) -> str:
     config = json.loads(path.read_text(encoding="utf-8"))
   except json.JSONDecodeError as e:
     raise ValueError(f"{path}: not JSON: {e}") from e
-  flat = dict(_flatten(config))
+  flat = dict(report_compare.flatten(config))
   essentials = {
     k: v for k, v in flat.items() if _ESSENTIAL.fullmatch(k.rsplit(".", 1)[-1])
   }
@@ -124,14 +153,6 @@ def _config(path: pathlib.Path) -> str:
     f"<details><summary>Whole config ({len(flat)} fields)</summary>"
     f"<dl class=config>{_terms(flat)}</dl></details>"
   )
-
-
-def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-  if isinstance(value, dict) and value:
-    for key, child in value.items():
-      yield from _flatten(child, f"{name}.{key}" if name else str(key))
-  else:
-    yield name, value
 
 
 def _terms(fields: Mapping[str, Any]) -> str:

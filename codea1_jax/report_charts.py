@@ -84,6 +84,49 @@ _PANELS = (
 )
 
 
+# Of several runs: what one compares, a line a run.
+_COMPARED = (
+  ("Reward of the Code LLM", "code/reward/mean", ""),
+  ("Reward of the Test LLM", "test/reward/mean", ""),
+  (
+    "Held-out pass rate of the Code LLM, sampled",
+    "eval/code/sampled_pass_rate",
+    "%",
+  ),
+  ("Held-out pass rate, greedy", "eval/code/greedy_pass_rate", "%"),
+  ("Valid tests, held out", "eval/test/validity", "%"),
+  ("Kill rate, held out", "eval/test/kill_rate", "%"),
+  ("Valid tests in training", "test/validity", "%"),
+  ("Attack rate in training", "test/attack_rate", "%"),
+  ("Tests in the Mistake Book", "book/size", ""),
+  ("Entropy of the Code LLM", "code/entropy", ""),
+  ("Entropy of the Test LLM", "test/entropy", ""),
+  ("Seconds a step", "time/step_s", " s"),
+)
+MOST_RUNS = 8  # as many colors as the page has
+
+
+def compare(
+  runs: Mapping[str, tuple[list[dict], list[dict]]],
+) -> tuple[str, list[dict[str, Any]]]:
+  """As `draw`, of several runs, by their labels: rows of metrics.jsonl and of
+  eval.jsonl."""
+  merged: dict[float, dict] = {}
+  for place, sources in enumerate(runs.values()):
+    for step, row in _merge(*sources).items():
+      known = {f"{place}:{key}": value for key, value in row.items()}
+      merged.setdefault(step, {}).update(known)
+  panels = [
+    Panel(
+      title,
+      tuple((f"{i}:{key}", label) for i, label in enumerate(runs)),
+      unit,
+    )
+    for title, key, unit in _COMPARED
+  ]
+  return _draw(panels, dict(sorted(merged.items())))
+
+
 def draw(
   training: list[dict], evaluations: list[dict]
 ) -> tuple[str, list[dict[str, Any]]]:
@@ -98,9 +141,15 @@ def draw(
     each figure its plot range, unit, steps and values.
   """
   rows = _merge(training, evaluations)
+  return _draw((*_PANELS, _stage_times(rows)), rows)
+
+
+def _draw(
+  panels: Iterable[Panel], rows: Mapping[float, Mapping]
+) -> tuple[str, list[dict[str, Any]]]:
   span = (min(rows), max(rows)) if rows else (0.0, 1.0)
   figures, data, missing = [], [], []
-  for panel in (*_PANELS, _stage_times(rows)):
+  for panel in panels:
     panel, curves = _collect(panel, rows)
     if not panel.series:
       missing.append(panel.title)
@@ -151,7 +200,7 @@ def _collect(
     used = _shares(used)
   panel = dataclasses.replace(panel, series=series)
   # An evaluation's number is shown as it was measured, never averaged.
-  joins = [_last if k.startswith("eval/") else _mean for k, _ in series]
+  joins = [_last if "eval/" in k else _mean for k, _ in series]
   return panel, _binned(steps, used, joins)
 
 

@@ -1,6 +1,7 @@
 """Writes a run's report, one HTML file that opens offline in any browser.
 
 python -m experiments.report --workdir=runs/tiny [--out=report.html]
+python -m experiments.report runs/a runs/b --out=compare.html
 """
 
 import pathlib
@@ -11,19 +12,23 @@ from codea1_jax import report
 from experiments import command_line
 
 _WORKDIR = flags.DEFINE_string(
-  "workdir", None, "The run's folder, with metrics.jsonl in it.", required=True
+  "workdir", None, "The run's folder, with metrics.jsonl in it."
 )
 _OUT = flags.DEFINE_string(
-  "out", None, "The file to write; WORKDIR/report.html where not given."
+  "out", None, "The file to write; of one run WORKDIR/report.html by default."
 )
 
 
 def main(argv: list[str]) -> None:
-  if len(argv) > 1:
-    raise app.UsageError(f"unexpected arguments: {argv[1:]}")
-  out = pathlib.Path(_OUT.value or pathlib.Path(_WORKDIR.value, "report.html"))
+  workdirs = [*([_WORKDIR.value] if _WORKDIR.value else []), *argv[1:]]
   try:
-    page = report.render_report(_WORKDIR.value)
+    if len(workdirs) == 1:
+      page = report.render_report(workdirs[0])
+    else:
+      page = report.render_comparison(workdirs)
+    if len(workdirs) > 1 and not _OUT.value:
+      raise ValueError("--out is missing: where to write the comparison")
+    out = pathlib.Path(_OUT.value or pathlib.Path(workdirs[0], "report.html"))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page, encoding="utf-8")
   except (ValueError, OSError) as error:
