@@ -47,6 +47,7 @@ setup(
     "hub": ["huggingface-hub>=1.0", "pyarrow>=17"],
     "plots": ["matplotlib>=3.9"],
     "tensorboard": ["tensorboardX>=2.6"],
+    "wandb": ["wandb>=0.20"],
     "cuda12": ["jax[cuda12]>=0.10"],
     "cuda13": ["jax[cuda13]>=0.10"],
     "tpu": ["jax[tpu]>=0.10"],

@@ -10,6 +10,7 @@ from typing import Any
 
 from codea1_jax import (
   adapters,
+  boards,
   checks,
   inputs,
   judging,
@@ -104,6 +105,8 @@ def open_run(
 
 def _build(config, workdir, hosts: Hosts, stack, allowed) -> Run:
   checks.check_values(config)
+  if hosts.writes:
+    boards.require(config.logging)
   parallel = inputs.make_parallel(config)
   resume = checks.holds_this_run(workdir, config, allowed)
   problems, heldout = inputs.load_problem_sets(config)

@@ -7,7 +7,8 @@ question's page changes, and the records that go in. All of it is pure.
 import collections
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,6 +57,31 @@ class Page:
   streaks: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
+class Turnover(NamedTuple):
+  """How many tests an update brings into the book and takes out of it.
+
+  A test that is resolved and enters again in one update is in none of these;
+  one that enters and finds no room is added and evicted.
+  """
+
+  added: int = 0
+  resolved: int = 0  # as often passed in replay as it had gained
+  evicted: int = 0  # for want of room
+  withdrawn: int = 0  # into quarantine
+
+  @classmethod
+  def total(cls, parts: "Iterable[Turnover]") -> "Turnover":
+    return cls(*map(sum, zip(cls(), *parts)))
+
+
+def by_question(events: Iterable[BookEvent]) -> dict[str, list[BookEvent]]:
+  """Question id -> its events, in their order."""
+  found: dict[str, list[BookEvent]] = collections.defaultdict(list)
+  for event in events:
+    found[event.question_id].append(event)
+  return found
+
+
 def update_page(
   page: Page,
   events: Sequence[BookEvent],
@@ -64,8 +90,8 @@ def update_page(
   max_entries: int,
   max_archive: int,
   max_streaks: int,
-) -> Page:
-  """One question's page after a step; `MistakeBook.update` says the rules.
+) -> tuple[Page, Turnover]:
+  """One question's page after a step; `MistakeBook.updated` says the rules.
 
   Args:
     page: the page before.
@@ -76,7 +102,7 @@ def update_page(
     max_streaks: bounds the streaks.
 
   Returns:
-    The new page.
+    The new page, and what came and went.
   """
   event = _merged(events)
   quarantine = _quarantine(page.quarantine, event.quarantined)
@@ -86,24 +112,34 @@ def update_page(
   for test in quarantine:
     by_test.pop(test, None)
   gone = by_test.keys() | quarantine.keys()  # from the archive
-  resolved = {entry.test for entry in page.entries} - gone
+  before = {entry.test for entry in page.entries}
+  resolved = before - gone
   archive = [test for test in page.archive if test not in gone]
   # By text, as the book's order depends on the order of earlier events.
   archive += sorted(resolved, key=_by_text)
+  entries = _bounded(tuple(by_test.values()), max_entries)
+  turnover = Turnover(
+    added=len(by_test.keys() - before),
+    resolved=len(resolved),
+    evicted=len(by_test) - len(entries),
+    withdrawn=len(before & quarantine.keys()),
+  )
   return Page(
-    _bounded(tuple(by_test.values()), max_entries),
+    entries,
     _newest(archive, max_archive),
     _newest(tuple(quarantine.items()), max_entries),
     _streaks(page.streaks, event, max_streaks),
-  )
+  ), turnover
 
 
-def bound_total(
-  questions: dict[str, tuple[BookEntry, ...]], limit: int
-) -> None:
-  """Evicts from `questions`, in place, until `limit` entries are left."""
+def bound_total(questions: dict[str, tuple[BookEntry, ...]], limit: int) -> int:
+  """Evicts from `questions`, in place, until `limit` entries are left.
+
+  Returns:
+    How many were evicted.
+  """
   if sum(map(len, questions.values())) <= limit:
-    return
+    return 0
   # In order of question ids, so that the order of the dict plays no part.
   question_ids = sorted(questions)
   ends = np.cumsum([len(questions[q]) for q in question_ids])
@@ -118,6 +154,7 @@ def bound_total(
     own = questions[question_id]
     mask = kept[ends[index] - len(own) : ends[index]]
     store(questions, question_id, tuple(itertools.compress(own, mask)))
+  return len(evicted)
 
 
 def store(mapping: dict, question_id: str, value) -> None:

@@ -34,6 +34,22 @@ _DEVICES = {
   "h100": (80, 989),
   "h200": (141, 989),
 }
+# As jax names them -> as they stand above.
+_KINDS = {
+  "TPU v4": "v4",
+  "TPU v5 lite": "v5e",
+  "TPU v5e": "v5e",
+  "TPU v5": "v5p",
+  "TPU v5p": "v5p",
+  "TPU v6 lite": "v6e",
+  "TPU v6e": "v6e",
+  "NVIDIA A100-SXM4-40GB": "a100_40",
+  "NVIDIA A100-PCIE-40GB": "a100_40",
+  "NVIDIA A100-SXM4-80GB": "a100",
+  "NVIDIA A100 80GB PCIe": "a100",
+  "NVIDIA H100 80GB HBM3": "h100",
+  "NVIDIA H200": "h200",
+}
 _CPU_TFLOPS = 0.2  # two cores, float32, measured
 
 
@@ -58,6 +74,12 @@ def device(text: str) -> Device:
     raise ValueError(f"device {text!r} is not one of {known} with -NUMBER")
   memory, flops = _DEVICES[name]
   return Device(name, count, memory * _GIB, flops * 1e12)
+
+
+def peak_flops(kind: str) -> float:
+  """FLOP/s of a device by its kind in jax; 0 where that is not known here."""
+  name = _KINDS.get(kind)
+  return _DEVICES[name][1] * 1e12 if name else 0.0
 
 
 def _coder(hidden, mlp, layers, heads, kv_heads, vocab=151936, tied=True):

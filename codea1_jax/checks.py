@@ -9,6 +9,7 @@ from codea1_jax import (
   devices,
   evaluation,
   grpo,
+  guards,
   judging,
   optimizer,
   prompts,
@@ -88,6 +89,11 @@ _RANGES = (
   ("checkpoint.keep", 1, _MANY),
   ("checkpoint.keep_every", 0, _MANY),
   ("dump_every", 1, _MANY),
+  ("guards.steps", 1, _MANY),
+  ("guards.min_entropy", 0, _MANY),
+  ("guards.min_validity", 0, 1),
+  ("guards.max_zero_variance", 0, 1),
+  ("logging.peak_tflops", 0, _MANY),
 )
 
 
@@ -106,6 +112,7 @@ def check_values(config: Any) -> None:
     ),
     ("book.sampler", config.book.sampler, SAMPLERS),
     ("selection.kind", config.selection.kind, judging.SELECTIONS),
+    ("guards.action", config.guards.action, guards.ACTIONS),
     ("grpo.kl_estimator", config.grpo.kl_estimator, tuple(grpo.KL_ESTIMATORS)),
     ("grpo.aggregation", config.grpo.aggregation, grpo.AGGREGATIONS),
     ("grpo.ratio", config.grpo.ratio, grpo.RATIOS),
@@ -141,6 +148,11 @@ def check_values(config: Any) -> None:
       f" [1, rollout.codes = {config.rollout.codes}]"
     )
   _check_combinations(config)
+  profiled = tuple(config.profile_steps)
+  if len(profiled) != 2 or min(profiled) < 0:
+    raise ValueError(
+      f"config.profile_steps is {profiled}, must be (first, count)"
+    )
   if config.lora.rank:
     fields = config.lora
     lora.LoraConfig(fields.rank, fields.alpha, tuple(fields.targets))

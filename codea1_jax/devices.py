@@ -75,6 +75,10 @@ class Parallel:
     """Sums of what all programs have; one program has everything."""
     return lax.psum(tree, _DEVICES) if self.kind == "pmap" else tree
 
+  def pmax(self, tree: Any) -> Any:
+    """The largest of what all programs have."""
+    return lax.pmax(tree, _DEVICES) if self.kind == "pmap" else tree
+
   def map(
     self,
     fn: Callable,

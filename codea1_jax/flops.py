@@ -7,6 +7,8 @@ weights, of attention and of the head; all else is small beside them.
 import dataclasses
 from collections.abc import Iterator
 
+import numpy as np
+
 from codea1_jax.models import attention
 from codea1_jax.models.config import QwenConfig
 
@@ -54,6 +56,20 @@ def update(work: Work) -> int:
   # Of the head: forward, again in the backward pass, and two gradients.
   row += 4 * work.length * head(model)
   return work.epochs * work.trained * row
+
+
+def sequences(model: QwenConfig, lengths: np.ndarray, predicted: int) -> int:
+  """What rows need: no padding, attention to earlier tokens alone.
+
+  Args:
+    model: its shape.
+    lengths: tokens of each row.
+    predicted: tokens of all rows whose logits are wanted.
+  """
+  lengths = np.asarray(lengths, np.int64)
+  pairs = int((lengths * (lengths + 1) // 2).sum())
+  weights = 2 * int(lengths.sum()) * model.num_layers * matrix_size(model)
+  return weights + _attention(model) * pairs + int(predicted) * head(model)
 
 
 def matrix_size(model: QwenConfig) -> int:

@@ -22,9 +22,10 @@ from codea1_jax.curriculum import PassRates
 from codea1_jax.judging import Judgement
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.player import Samples, join_samples
-from codea1_jax.run_log import Clock, describe
+from codea1_jax.run_log import describe
 from codea1_jax.train_state import PolicyState, RunState, UpdateBatch
 from codea1_jax.types import ParsedCode, Problem
+from codea1_jax.usage import Clock
 
 _SEEDS = 2**32  # more than there are seeds of runs
 _ROUND_SIZES = 4  # of rounds that refill: each is compiled by itself
@@ -74,24 +75,25 @@ def play(
   """
   config = run.config
   joined = _join(_play_rounds(run, state, coder, tester, clock))
-  code_batch, code_numbers = groups.prepare(
-    config, run.code, coder, _code_groups(joined)
-  )
-  test_batch, test_numbers = groups.prepare(
-    config, run.test, tester, _test_groups(joined)
-  )
-  clock.lap("score")
+  with clock.stage("score"):
+    code_batch, code_numbers = groups.prepare(
+      config, run.code, coder, _code_groups(joined)
+    )
+    test_batch, test_numbers = groups.prepare(
+      config, run.test, tester, _test_groups(joined)
+    )
   counts = joined.judgement.counts
   numbers = {
     **prefixed("code", code_numbers),
     **prefixed("test", test_numbers),
-    "code/prompt_cut_share": joined.code_samples.prompt_cut_share,
-    "test/prompt_cut_share": joined.suite_samples.prompt_cut_share,
+    **prefixed("code", run.code.drawn(joined.code_samples)),
+    **prefixed("test", run.test.drawn(joined.suite_samples)),
     "rollout/questions": len(joined.problems),
     **_game_metrics(joined.judgement, state.book),
   }
   if config.evaluation.train_pass_rate:
-    numbers["code/pass_rate"] = _golden_pass_rate(run, joined)
+    with clock.stage("sandbox"):
+      numbers["code/pass_rate"] = _golden_pass_rate(run, joined)
   rollouts = describe(
     joined.problems,
     joined.code_samples,
@@ -132,14 +134,14 @@ def _play_rounds(
 def _play_round(run, state, coder, tester, number: int, batch, clock) -> Round:
   """One round of a step: texts, then what they are worth."""
   seed = (run.config.seed, state.step, *([number] if number else []))
-  code_samples, codes, suite_samples, suites = writing.write(
-    run, coder, tester, batch, seed
-  )
-  clock.lap("rollout")
-  judgement = judging.judge(
-    run.config, batch, codes, suites, state.book, run.pool, seed
-  )
-  clock.lap("sandbox")
+  with clock.stage("rollout"):
+    code_samples, codes, suite_samples, suites = writing.write(
+      run, coder, tester, batch, seed
+    )
+  with clock.stage("sandbox"):
+    judgement = judging.judge(
+      run.config, batch, codes, suites, state.book, run.pool, seed
+    )
   return Round(batch, code_samples, codes, suite_samples, judgement)
 
 
@@ -253,39 +255,56 @@ def _golden_pass_rate(run: Run, played: Round) -> float:
 
 
 def _game_metrics(judgement: Judgement, old_book) -> dict[str, float]:
-  """Verdicts, validity, attack rate and the book's turnover of one step."""
-  reward, counts, book = judgement.reward, judgement.counts, judgement.book
+  """Verdicts, rates, and the book's turnover of one step."""
+  counts, book = judgement.counts, judgement.book
   codes = [code for row in judgement.outcomes for code in row]
-  verdicts = [c.load.status for c in codes if not c.load.passed]
-  for code in codes:
-    verdicts += [v.status for v in code.replayed_verdicts]
-    for suite in code.suites:
-      verdicts += [v.status for v in suite.verdicts if v is not None]
-  shown = reward.test_mask
-  attacked = shown & counts.code_valid[..., None]  # others fail by themselves
-  share = {
-    f"verdicts/{status}": verdicts.count(status) for status in set(verdicts)
-  }
-  numbers = {
-    "code/valid_share": counts.code_valid[reward.code_mask],
-    "test/validity": reward.validity[shown],
-    "test/attack_rate": (counts.num_failed > 0)[attacked],
-  }
   return {
-    **{name: float(v.mean()) for name, v in numbers.items() if v.size},
-    "test/failed_share": float(
-      counts.num_failed[attacked].sum()
-      / max(counts.num_valid[attacked].sum(), 1)
-    ),
+    **_rates(judgement),
     "book/size": book.size,
     "book/questions": len(book.questions),
     "book/growth": book.size - old_book.size,
+    **prefixed("book", judgement.turnover._asdict()),
     "book/archived": sum(map(len, book.archive.values())),
     "book/quarantined": sum(map(len, book.quarantine.values())),
     "test/rejected": sum(s.num_rejected for c in codes for s in c.suites),
     "sandbox/masked": int(counts.masked.sum()),
-    **share,
+    **_verdicts(codes),
   }
+
+
+def _rates(judgement: Judgement) -> dict[str, float]:
+  """Means over what counts; a mean over nothing is left out."""
+  reward, counts = judgement.reward, judgement.counts
+  shown = reward.test_mask
+  attacked = shown & counts.code_valid[..., None]  # others fail by themselves
+  passed, seen = _pass_shares(counts)
+  replayed = counts.replayed_passed / np.maximum(counts.replayed_total, 1)
+  means = {
+    "code/valid_share": counts.code_valid[reward.code_mask],
+    "code/suite_pass_rate": passed[seen],
+    "code/replay_pass_rate": replayed[
+      reward.code_mask & (counts.replayed_total > 0)
+    ],
+    "test/validity": reward.validity[shown],
+    "test/attack_rate": (counts.num_failed > 0)[attacked],
+  }
+  return {
+    **{name: float(v.mean()) for name, v in means.items() if v.size},
+    "test/failed_share": float(
+      counts.num_failed[attacked].sum()
+      / max(counts.num_valid[attacked].sum(), 1)
+    ),
+  }
+
+
+def _verdicts(codes) -> dict[str, int]:
+  """How often codes ended how; a code that does not load counts once more."""
+  found = [c.load.status for c in codes if not c.load.passed]
+  for code in codes:
+    found += [v.status for v in code.replayed_verdicts]
+    for suite in code.suites:
+      found += [v.status for v in suite.verdicts if v is not None]
+  return {f"verdicts/{status}": found.count(status) for status in set(found)}
 
 
 def prefixed(prefix: str, numbers: dict[str, float]) -> dict[str, float]:

@@ -114,6 +114,11 @@ class SharedPool:
   def description(self) -> str:
     return f"{self._pool.description}, one of {self._hosts.count} hosts'"
 
+  @property
+  def usage(self) -> tuple[int, float]:
+    """As SandboxPool.usage, of this host's."""
+    return self._pool.usage
+
   def run(self, jobs: Sequence[Job]) -> list[JobResult]:
     """As SandboxPool.run."""
     owners = [at % self._hosts.count for at in range(len(jobs))]

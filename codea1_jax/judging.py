@@ -22,6 +22,7 @@ from codea1_jax import (
   rewards,
   verification,
 )
+from codea1_jax.book_update import Turnover
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.rewards import Rewards, SuiteCounts
 from codea1_jax.sandbox import SandboxPool
@@ -42,6 +43,7 @@ class Judgement:
   reward: Rewards
   selected: np.ndarray  # [Q, k] codes whose suites train the Test LLM
   book: MistakeBook  # after it
+  turnover: Turnover  # of the book
 
 
 def parse_codes(
@@ -105,13 +107,14 @@ def judge(
     alpha=config.rewards.alpha,
     tests_per_suite=config.rollout.tests,
   )
+  turnover = Turnover()
   if config.book.enabled:
     events = counting.book_events(
       problems, outcomes, config.rewards.preset, quarantined
     )
-    book = book.update(events)
+    book, turnover = book.updated(events)
   selected = select(config.selection, reward, seed)
-  return Judgement(outcomes, counts, reward, selected, book)
+  return Judgement(outcomes, counts, reward, selected, book, turnover)
 
 
 def empty_book(config: Any) -> MistakeBook:
@@ -163,6 +166,7 @@ def join(judgements: Sequence[Judgement]) -> Judgement:
     stacked([judgement.reward for judgement in judgements]),
     np.concatenate([judgement.selected for judgement in judgements]),
     judgements[-1].book,
+    Turnover.total([judgement.turnover for judgement in judgements]),
   )
 
 

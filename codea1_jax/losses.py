@@ -17,7 +17,8 @@ from codea1_jax.models import qwen
 from codea1_jax.train_state import UpdateBatch
 
 # (params, batch, denominators) -> this part's share of the loss, and of each
-# metric: shares add up over micro-batches and devices.
+# metric: shares add up over micro-batches and devices. Of a metric that is
+# named a maximum (`is_maximum`) it is the part's own, at least 0.
 LossFn = Callable[
   [Any, UpdateBatch, grpo.Denominators], tuple[jax.Array, dict[str, jax.Array]]
 ]
@@ -57,6 +58,11 @@ class GrpoLossConfig:
   def needs_reference(self) -> bool:
     """Whether the loss reads `ref_log_probs`."""
     return bool(self.kl_coef) and self.kl_estimator != "none"
+
+
+def is_maximum(name: str) -> bool:
+  """Whether parts of a metric join as their largest, not as their sum."""
+  return name.endswith("/max")
 
 
 def grpo_loss(config: GrpoLossConfig, model_config: qwen.QwenConfig) -> LossFn:
@@ -114,7 +120,9 @@ def grpo_objective(
   token_mean = functools.partial(
     grpo.token_mean, completion_mask=mask, denominators=denominators
   )
-  policy_loss, metrics = _policy_loss(config, log_probs, batch, mean)
+  ratio = _ratio(config, log_probs, batch)
+  policy_loss, metrics = _policy_loss(config, ratio, batch, mean)
+  metrics["approx_kl"] = _sane(batch.behavior_log_probs, batch) - log_probs
   loss = policy_loss
   kl = _reference_kl(config, log_probs, batch)
   if kl is not None:
@@ -126,23 +134,31 @@ def grpo_objective(
     name: token_mean(value)
     for name, value in {**metrics, "entropy": entropy}.items()
   }
-  return loss, {"loss": loss, "policy_loss": policy_loss, **metrics}
+  return loss, {
+    "loss": loss,
+    "policy_loss": policy_loss,
+    "ratio/max": _sane(ratio, batch).max(),
+    **metrics,
+  }
 
 
-def _policy_loss(config, log_probs, batch, mean):
-  """The surrogate's share, and metrics of every token."""
+def _ratio(config, log_probs, batch):
+  """[B, T] of the policy that is trained over the one that sampled."""
   behavior_log_probs = _sane(batch.behavior_log_probs, batch)
   if config.ratio == "token":
-    ratio = grpo.importance_ratio(log_probs, behavior_log_probs)
-  else:
-    ratio = jnp.exp(
-      grpo.sequence_log_ratio(
-        log_probs,
-        behavior_log_probs,
-        batch.completion_mask,
-        completion_sequences(batch),
-      )
+    return grpo.importance_ratio(log_probs, behavior_log_probs)
+  return jnp.exp(
+    grpo.sequence_log_ratio(
+      log_probs,
+      behavior_log_probs,
+      batch.completion_mask,
+      completion_sequences(batch),
     )
+  )
+
+
+def _policy_loss(config, ratio, batch, mean):
+  """The surrogate's share, and metrics of every token."""
   surrogate = grpo.clipped_surrogate(
     ratio,
     batch.advantages,
@@ -151,10 +167,11 @@ def _policy_loss(config, log_probs, batch, mean):
     dual_clip=config.dual_clip,
   )
   metrics = {
-    "ratio": ratio,
+    "ratio/mean": ratio,
     "clip_fraction": surrogate.clipped,
-    "clip_fraction_lower": surrogate.dual_clipped,
-    "approx_kl": behavior_log_probs - log_probs,
+    "clip_fraction/low": surrogate.clipped * (ratio < 1),
+    "clip_fraction/high": surrogate.clipped * (ratio > 1),
+    "clip_fraction/dual": surrogate.dual_clipped,
   }
   token_loss = surrogate.loss
   if batch.importance_weights is not None:

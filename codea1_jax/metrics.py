@@ -28,11 +28,23 @@ _PROGRESS = (
 )
 
 
+# What measures the machine: two equal runs differ in these.
+_MEASURED = ("time/", "compile/", "memory/", "idle/", "mfu/")
+
+
+def is_measured(key: str) -> bool:
+  """Whether a metric is of the machine's time or memory, not of the run."""
+  return key.startswith(_MEASURED) or key.endswith("_per_s")
+
+
+def is_number(value: Any) -> bool:
+  """Whether a metric is one number, be it NaN."""
+  return not (value is None or isinstance(value, str) or np.ndim(value))
+
+
 def as_number(value: Any) -> float | None:
   """The value as a finite float, or None (missing, text, nan, infinite)."""
-  if value is None or isinstance(value, str):
-    return None
-  if np.ndim(value) != 0:
+  if not is_number(value):
     return None
   number = float(value)
   return number if math.isfinite(number) else None

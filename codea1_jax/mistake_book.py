@@ -6,7 +6,6 @@ Beside them stand, all bounded: an archive of resolved tests, a quarantine of
 tests that may not enter, and the streaks of tests that all codes pass.
 """
 
-import collections
 import dataclasses
 import json
 import types
@@ -20,8 +19,10 @@ from codea1_jax.book_update import (
   BookEntry,
   BookEvent,
   Page,
+  Turnover,
   bound_total,
   by_frequency,
+  by_question,
   store,
   update_page,
 )
@@ -63,7 +64,7 @@ class MistakeBook:
   )  # (test, reason), the newest last
   streaks: Mapping[str, Mapping[str, int]] = dataclasses.field(
     default_factory=dict
-  )  # question id -> call -> steps; see `update`
+  )  # question id -> call -> steps; see `updated`
 
   def __post_init__(self):
     for name, least in _BOUNDS.items():
@@ -158,7 +159,13 @@ class MistakeBook:
     return tuple(tests)
 
   def update(self, events: Sequence[BookEvent]) -> "MistakeBook":
-    """The book after a step.
+    """The book after a step, see `updated`."""
+    return self.updated(events)[0]
+
+  def updated(
+    self, events: Sequence[BookEvent]
+  ) -> tuple["MistakeBook", Turnover]:
+    """The book after a step, and what came and went.
 
     For each question with an event, as the paper's published program does:
     its entries are put in order of frequency (ties stay); each replayed pass
@@ -197,16 +204,13 @@ class MistakeBook:
       events: what the valid codes did; several may name one question.
 
     Returns:
-      The new book. It shares the entries of untouched questions.
+      The new book, which shares the entries of untouched questions, and counts.
     """
-    number = self.num_updates + 1
-    by_question: dict[str, list[BookEvent]] = collections.defaultdict(list)
-    for event in events:
-      by_question[event.question_id].append(event)
+    number, turnovers = self.num_updates + 1, []
     questions, archive = dict(self.questions), dict(self.archive)
     quarantine, streaks = dict(self.quarantine), dict(self.streaks)
-    for question_id, own in by_question.items():
-      page = update_page(
+    for question_id, own in by_question(events).items():
+      page, turnover = update_page(
         self._page(question_id),
         own,
         number,
@@ -214,12 +218,13 @@ class MistakeBook:
         max_archive=self.max_archive,
         max_streaks=self.max_streaks,
       )
+      turnovers.append(turnover)
       store(questions, question_id, page.entries)
       store(archive, question_id, page.archive)
       store(quarantine, question_id, page.quarantine)
       store(streaks, question_id, page.streaks)
-    bound_total(questions, self.max_total)
-    return dataclasses.replace(
+    turnovers.append(Turnover(evicted=bound_total(questions, self.max_total)))
+    book = dataclasses.replace(
       self,
       num_updates=number,
       questions=questions,
@@ -227,6 +232,7 @@ class MistakeBook:
       quarantine=quarantine,
       streaks=streaks,
     )
+    return book, Turnover.total(turnovers)
 
   def to_json(self) -> str:
     """The whole book as one JSON text; `from_json` is its exact inverse."""

@@ -12,9 +12,10 @@ import jax
 import numpy as np
 import optax
 
-from codea1_jax import grpo, packing, rollout
+from codea1_jax import flops, grpo, packing, rollout
 from codea1_jax import update as updates
 from codea1_jax.devices import Parallel
+from codea1_jax.losses import is_maximum
 from codea1_jax.reference import Reference
 from codea1_jax.train_state import PolicyState, UpdateBatch
 from codea1_jax.types import Completion
@@ -109,6 +110,23 @@ class Player:
     drawn = self.draw(self.full(params), prompts, seed, first=first)
     return Samples(prompts, drawn, cut_share)
 
+  def drawn(self, samples: Samples) -> dict[str, float]:
+    """How much was sampled, and the floating point operations it took."""
+    model = self.policy.model_config
+    rows = samples.rows(range(len(samples.prompts)))
+    prompts = [len(prompt) for prompt, _ in rows]
+    written = [len(completion.tokens) for _, completion in rows]
+    tokens = sum(written)
+    # Samples of a prompt share its pass.
+    needed = flops.sequences(model, np.add(prompts, written), tokens)
+    needed -= flops.sequences(model, prompts, 0)
+    needed += flops.sequences(model, list(map(len, samples.prompts)), 0)
+    return {
+      "prompt_cut_share": samples.prompt_cut_share,
+      "tokens/sampled": tokens,
+      "flops/rollout": needed,
+    }
+
   def supervised(
     self, chats: Sequence[Messages], answers: Sequence[str]
   ) -> UpdateBatch:
@@ -160,6 +178,8 @@ class Player:
     completions = [c for _, c in rows]
     sampler = self._sampler_log_probs(completions, length)
     metrics = self._describe(batch, completions, log_probs, sampler)
+    scorings = 1 if reference is None else 2
+    metrics["flops/score"] = scorings * self._forward_flops(batch)
     weights = None
     if self.importance_cap:
       weights = np.asarray(
@@ -176,6 +196,15 @@ class Player:
       importance_weights=weights,
     )
     return batch, metrics
+
+  def _forward_flops(self, batch: UpdateBatch) -> int:
+    """Of one forward pass of the padded rows that have something to learn."""
+    rows = batch.completion_mask.any(1)
+    return flops.sequences(
+      self.policy.model_config,
+      batch.valid[rows].sum(1),
+      batch.completion_mask.sum(),
+    )
 
   def _sampler_log_probs(
     self, completions: Sequence[Completion], length: int
@@ -200,6 +229,7 @@ class Player:
     metrics = {
       "length/mean": float(lengths.mean()),
       "length/max": float(lengths.max()),
+      "length/p90": float(np.percentile(lengths, 90)),
       "cut_share": float(np.mean([not c.finished for c in completions])),
     }
     if sampler is not None:
@@ -239,9 +269,16 @@ class Player:
         fill = {"update/fill": float(minibatch.valid.mean())}
         state, metrics = self.update(state, minibatch, self.frozen)
         history.append(metrics | fill)
-    means = {k: float(np.mean([m[k] for m in history])) for k in history[0]}
+    means = {
+      k: float((np.max if is_maximum(k) else np.mean)([m[k] for m in history]))
+      for k in history[0]
+    }
     step = int(np.asarray(state.step).reshape(-1)[0])
     means["learning_rate"] = float(self.learning_rate(step - 1))
+    means["tokens/trained"] = sum(m["completion_tokens"] for m in history)
+    # Backward by inputs and by weights; of adapters, which are small, not.
+    passes = 2 if self.bind else 3
+    means["flops/update"] = passes * self.epochs * self._forward_flops(batch)
     return state, means
 
   def _packed(self, minibatch: UpdateBatch) -> UpdateBatch:

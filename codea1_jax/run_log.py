@@ -4,15 +4,13 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
 import tqdm
 
-from codea1_jax import jsonl, metrics, report
-from codea1_jax.assembly import Run
+from codea1_jax import boards, guards, jsonl, metrics, report
+from codea1_jax.assembly import InputError, Run
 from codea1_jax.judging import Judgement
 from codea1_jax.player import Samples
 from codea1_jax.types import ParsedCode, Problem
@@ -32,7 +30,24 @@ class RunLog:
     self._metrics.truncate_after(step - 1)
     self._rollouts.truncate_after(step - 1)
     self._evaluations.truncate_after(step or -1)
+    self._boards = self._open_boards(step)
+    before = run.hosts.writes and self._rows(self._metrics)
+    self._guards = guards.Guards(run.config.guards, run.hosts.first(before))
+    self.breach = ""  # why a guard stops the run
     self._bar = None
+
+  def _open_boards(self, step: int) -> boards.Boards:
+    """On the host that writes; evaluations of `step` are not done again."""
+    if not self._run.hosts.writes:
+      return boards.Boards()
+    kept = [r for r in self._rows(self._evaluations) if r["step"] == step]
+    try:
+      return boards.open_boards(self._run.config, self._run.workdir, step, kept)
+    except ValueError as error:
+      raise InputError(str(error)) from error
+
+  def _rows(self, file: jsonl.JsonlWriter) -> list[dict]:
+    return jsonl.read_jsonl(file.path) if file.path.exists() else []
 
   def progress(self, start: int, end: int) -> Iterable[int]:
     """Step numbers, behind a progress bar."""
@@ -49,26 +64,34 @@ class RunLog:
   def step(
     self, step: int, values: Mapping[str, float], rollouts: Sequence[dict]
   ) -> None:
-    """Writes one step; then refuses to go on with numbers that are none."""
+    """Writes one step; then warns of a breach, or has it in `breach`, and
+    refuses to go on with numbers that are none."""
     self._metrics.write(step, values)
+    self._boards.write(step, values)
     if step % self._run.config.dump_every == 0:
       for record in rollouts:
         self._rollouts.write(step, record)
     self._bar.set_postfix_str(metrics.progress_line(values), refresh=False)
     broken = metrics.non_finite(values)
     if broken:
+      self._boards.close()
       raise FloatingPointError(
-        f"step {step}: {', '.join(broken)} not finite; the metrics are in"
-        f" {self._metrics.path}"
+        f"step {step}: {', '.join(broken)} not finite{_of_whom(broken)}; the"
+        f" metrics are in {self._metrics.path}"
       )
+    self._heed(self._guards.check(step, values))
+
+  def _heed(self, breaches: Sequence[str]) -> None:
+    """Says aloud what guards warn of, or keeps why the run must stop."""
+    if self._run.config.guards.action == "stop":
+      self.breach = "; ".join(breaches)
+      return
+    for line in breaches if self._run.hosts.writes else ():
+      tqdm.tqdm.write(f"warning: {line}", file=sys.stderr)
 
   def evaluation_is_due(self, step: int) -> bool:
     """Whether a start at `step` owes an evaluation that a stop prevented."""
-    rows = (
-      jsonl.read_jsonl(self._evaluations.path)
-      if (self._evaluations.path.exists())
-      else []
-    )
+    rows = self._rows(self._evaluations)
     every = self._run.config.evaluation.every
     due = step % every == 0 or step == self._run.config.num_steps
     owed = due and step not in [row["step"] for row in rows]
@@ -76,6 +99,7 @@ class RunLog:
 
   def evaluation(self, values: Mapping[str, float]) -> None:
     self._evaluations.write(values["step"], values)
+    self._boards.write(values["step"], values, complete=False)
     numbers = ", ".join(
       f"{metrics.eval_name(k)} {v:.3f}"
       for k, v in values.items()
@@ -85,12 +109,22 @@ class RunLog:
       tqdm.tqdm.write(f"step {values['step']}: {numbers}", file=sys.stderr)
 
   def finish(self, step: int) -> dict[str, float]:
-    """Prints before -> after, writes the report, says how to go on."""
-    workdir = self._run.workdir
+    """Prints before -> after, writes the report, says how to go on.
+
+    Raises:
+      guards.Breach: a guard has stopped the run.
+    """
+    self._boards.close()
     self._run.hosts.gather(None)  # all lines are written
     evaluations = jsonl.read_jsonl(self._evaluations.path)
-    if not self._run.hosts.writes:
-      return evaluations[-1]
+    if self._run.hosts.writes:
+      self._say_end(step, evaluations)
+    if self.breach:
+      raise guards.Breach(self.breach)
+    return evaluations[-1]
+
+  def _say_end(self, step: int, evaluations: Sequence[dict]) -> None:
+    workdir = self._run.workdir
     print(metrics.comparison_table(evaluations[0], evaluations[-1]))
     if step:
       page = workdir / "report.html"
@@ -100,46 +134,17 @@ class RunLog:
       print(
         f"stopped and saved at step {step}: the same command goes on from there"
       )
-    return evaluations[-1]
 
 
-class Clock:
-  """Seconds of each stage of a step."""
-
-  def __init__(self):
-    self.metrics: dict[str, float] = {}
-    self._last = time.monotonic()
-
-  def lap(self, stage: str) -> None:
-    now = time.monotonic()
-    name = f"time/{stage}_s"
-    self.metrics[name] = self.metrics.get(name, 0.0) + now - self._last
-    self._last = now
-
-
-class Compilations:
-  """How many programs jax has built for this run, and in what time.
-
-  A run's shapes are few, so the count stands still after some steps; one that
-  goes on rising is a bug. Programs from the persistent cache count too.
-  """
-
-  _EVENT = "/jax/core/compile/backend_compile_duration"
-
-  def __init__(self):
-    self.metrics = {"compile/programs": 0, "compile/seconds": 0.0}
-
-  def __enter__(self) -> "Compilations":
-    jax.monitoring.register_event_duration_secs_listener(self._listen)
-    return self
-
-  def __exit__(self, *exception) -> None:
-    jax.monitoring.unregister_event_duration_listener(self._listen)
-
-  def _listen(self, event: str, seconds: float, **_) -> None:
-    if event == self._EVENT:
-      self.metrics["compile/programs"] += 1
-      self.metrics["compile/seconds"] += seconds
+def _of_whom(names: Sequence[str]) -> str:
+  """The policies whose metrics these are, in words."""
+  known = (("code", "Code LLM"), ("test", "Test LLM"))
+  found = [
+    policy
+    for role, policy in known
+    if any(name.startswith(f"{role}/") for name in names)
+  ]
+  return f" ({' and '.join(found)})" if found else ""
 
 
 class Leave(KeyboardInterrupt):

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import sys
-import time
 from concurrent import futures
 from typing import Any
 
@@ -22,9 +21,11 @@ from codea1_jax import (
 )
 from codea1_jax.assembly import Run
 from codea1_jax.checkpoint import Checkpoints
-from codea1_jax.run_log import Clock, Compilations, Leave, RunLog, Stop
+from codea1_jax.profiling import Profile
+from codea1_jax.run_log import Leave, RunLog, Stop
 from codea1_jax.starting import AFRESH, Start
 from codea1_jax.train_state import RunState
+from codea1_jax.usage import Clock, Compilations, Usage
 
 
 def train(
@@ -45,6 +46,7 @@ def train(
     assembly.InputError: bad input, before any long work.
     checkpoint.CheckpointError: one cannot be written; those before it stay.
     FloatingPointError: a loss or gradient is not finite; metrics are on disk.
+    guards.Breach: a guard has stopped the run, which is saved.
   """
   workdir = pathlib.Path(workdir)
   start.check(workdir, config)
@@ -60,24 +62,24 @@ def train(
       config.checkpoint.best,
       run.hosts.gather,
     ) as checkpoints,
+    Profile(
+      workdir / "profile", *config.profile_steps, writes=run.hosts.writes
+    ) as profile,
   ):
     print(run.pool.description, file=sys.stderr)
     state = starting.first_state(run, checkpoints, start)
-    log = RunLog(run, state.step)
+    log, usage = RunLog(run, state.step), Usage(run, compilations)
     take_step = STEPS[config.method]
     try:
       if log.evaluation_is_due(state.step):
         with stop.leaving_at_once():
           log.evaluation(heldout.evaluate(run, state))
       for step in log.progress(state.step, config.num_steps):
-        started = time.monotonic()
-        with stop.leaving_at_once():
+        with profile.step(step), usage.step(), stop.leaving_at_once():
           state, step_metrics, rollouts = take_step(run, state, stop)
-        step_metrics["time/step_s"] = time.monotonic() - started
-        step_metrics |= compilations.metrics
-        log.step(step, step_metrics, rollouts)
+        log.step(step, step_metrics | usage.metrics(step_metrics), rollouts)
         done = state.step == config.num_steps
-        stopping = any(run.hosts.gather(stop.asked))
+        stopping = any(run.hosts.gather(stop.asked)) or log.breach
         if done or stopping or state.step % config.checkpoint.every == 0:
           checkpoints.save(state, run.parallel, config)
         if stopping and not done:
@@ -108,8 +110,8 @@ def code_a1_step(run: Run, state: RunState, stop: Stop):
     ),
   )
   stop.finishing()  # no policy learns without the other
-  (code, code_losses), (test, test_losses) = _each(lessons, run.split)
-  clock.lap("update")
+  with clock.stage("update"):
+    (code, code_losses), (test, test_losses) = _each(lessons, run.split)
   state = state.replace(
     code=code,
     test=test,
@@ -126,13 +128,13 @@ def self_play_step(run: Run, state: RunState, stop: Stop):
   clock, seed = Clock(), (run.config.seed, state.step)
   played = game.play(run, state, state.code, state.code, clock)
   stop.finishing()
-  both, code_losses = run.code.learn(
-    state.code, played.code_batch, (*seed, writing.CODE)
-  )
-  both, test_losses = run.test.learn(
-    both, played.test_batch, (*seed, writing.TEST)
-  )
-  clock.lap("update")
+  with clock.stage("update"):
+    both, code_losses = run.code.learn(
+      state.code, played.code_batch, (*seed, writing.CODE)
+    )
+    both, test_losses = run.test.learn(
+      both, played.test_batch, (*seed, writing.TEST)
+    )
   state = state.replace(
     code=both,
     book=played.book,
@@ -147,20 +149,21 @@ def golden_tests_step(run: Run, state: RunState, stop: Stop):
   """Only the Code LLM learns, from the share of golden tests it passes."""
   clock, seed = Clock(), (run.config.seed, state.step)
   batch = game.draw_problems(run, state, run.config.rollout.questions)
-  samples, _ = writing.sample_codes(run, state.code, batch, seed)
-  clock.lap("rollout")
-  shares = evaluation.golden_pass(batch, samples.completions, run.pool)
-  clock.lap("sandbox")
+  with clock.stage("rollout"):
+    samples, _ = writing.sample_codes(run, state.code, batch, seed)
+  with clock.stage("sandbox"):
+    shares = evaluation.golden_pass(batch, samples.completions, run.pool)
   mask = np.array([[s is not None for s in row] for row in shares])
   reward = np.array([[s or 0.0 for s in row] for row in shares], np.float32)
-  code_batch, numbers = groups.prepare(
-    run.config, run.code, state.code, groups.Groups(samples, reward, mask)
-  )
-  clock.lap("score")
+  with clock.stage("score"):
+    code_batch, numbers = groups.prepare(
+      run.config, run.code, state.code, groups.Groups(samples, reward, mask)
+    )
   stop.finishing()
-  code, losses = run.code.learn(state.code, code_batch, (*seed, writing.CODE))
-  clock.lap("update")
-  numbers |= losses | {"pass_rate": evaluation.pass_rate(shares)}
+  with clock.stage("update"):
+    code, losses = run.code.learn(state.code, code_batch, (*seed, writing.CODE))
+  numbers |= run.code.drawn(samples) | losses
+  numbers["pass_rate"] = evaluation.pass_rate(shares)
   numbers = game.prefixed("code", numbers) | clock.metrics
   pass_rates = game.observe(run, state, batch, reward, mask)
   state = state.replace(code=code, pass_rates=pass_rates, step=state.step + 1)
@@ -174,10 +177,10 @@ def sft_step(run: Run, state: RunState, stop: Stop):
   rng = np.random.default_rng((*seed, writing.TEST))
   batch = game.draw_problems(run, state, config.rollout.questions)
   targets = supervision.draw_faulty(batch, config.rollout.suites, rng)
-  suites = supervision.golden_suites(
-    targets, config.rollout.tests, run.pool, rng
-  )
-  clock.lap("sandbox")
+  with clock.stage("sandbox"):
+    suites = supervision.golden_suites(
+      targets, config.rollout.tests, run.pool, rng
+    )
   rows = run.test.supervised(
     [
       writing.test_chat(config, problem, program)
@@ -186,8 +189,8 @@ def sft_step(run: Run, state: RunState, stop: Stop):
     [supervision.completion(tests) for tests in suites],
   )
   stop.finishing()
-  test, losses = run.test.learn(state.test, rows, (*seed, writing.TEST))
-  clock.lap("update")
+  with clock.stage("update"):
+    test, losses = run.test.learn(state.test, rows, (*seed, writing.TEST))
   numbers = game.prefixed("test", losses) | clock.metrics
   return state.replace(test=test, step=state.step + 1), numbers, []
 

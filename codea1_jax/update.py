@@ -24,6 +24,7 @@ from codea1_jax.losses import (
   LossFn,
   completion_log_probs,
   completion_sequences,
+  is_maximum,
 )
 from codea1_jax.models import axes, qwen
 from codea1_jax.train_state import PolicyState
@@ -69,8 +70,10 @@ def make_update(
     def trained_loss(params, *rest):
       return loss_fn(bind(frozen, params) if bind else params, *rest)
 
-    shares = _accumulate(trained_loss, state.params, batch, denominators)
-    grads, metrics = parallel.psum(shares)
+    grads, metrics = _accumulate(
+      trained_loss, state.params, batch, denominators
+    )
+    grads, metrics = parallel.psum(grads), _over_devices(metrics, parallel)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     metrics = {
       **metrics,
@@ -168,8 +171,27 @@ def parallel_rows(fn: Callable, parallel: Parallel) -> Callable:
   return call
 
 
+def _over_devices(metrics, parallel):
+  """Of what all programs have, the sums, or the largest."""
+  return {
+    name: (parallel.pmax if is_maximum(name) else parallel.psum)(value)
+    for name, value in metrics.items()
+  }
+
+
+def _joined(one, other):
+  """(gradients, metrics) of two parts as those of both."""
+  (grads, metrics), (more_grads, more_metrics) = one, other
+  return jax.tree.map(jnp.add, grads, more_grads), {
+    name: (jnp.maximum if is_maximum(name) else jnp.add)(
+      value, more_metrics[name]
+    )
+    for name, value in metrics.items()
+  }
+
+
 def _accumulate(loss_fn, params, batch, denominators):
-  """Sums over micro-batches of (float32 gradients, metrics)."""
+  """(float32 gradients, metrics) of all micro-batches."""
   value_and_grad = jax.value_and_grad(loss_fn, has_aux=True)
 
   def shares(micro_batch):
@@ -178,7 +200,7 @@ def _accumulate(loss_fn, params, batch, denominators):
     return axes.constrain_tree(wide)
 
   def add(total, micro_batch):
-    return jax.tree.map(jnp.add, total, shares(micro_batch))
+    return _joined(total, shares(micro_batch))
 
   def skip(total, _):
     return total

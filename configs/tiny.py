@@ -161,6 +161,24 @@ def _add_upkeep(config: config_dict.ConfigDict) -> None:
   evaluation.train_pass_rate = False
   evaluation.targets = 4  # faulty programs a problem, one suite each
 
+  # Boards beside metrics.jsonl and eval.jsonl, which are always written.
+  logging = config.logging = config_dict.ConfigDict()
+  logging.tensorboard = False  # event files in WORKDIR/tensorboard
+  logging.wandb = ""  # a project's name; WANDB_MODE=offline needs no network
+  # TFLOP/s of one device, for mfu/*; 0: as known of its kind, of others none.
+  logging.peak_tflops = 0.0
+
+  # Means of either policy over so many steps, out of their bounds: a line on
+  # stderr, or an end with a checkpoint and exit code 3. NaN always ends a run.
+  guards = config.guards = config_dict.ConfigDict()
+  guards.action = "warn"  # or stop, off
+  guards.steps = 10
+  guards.min_entropy = 0.005  # nats a token
+  guards.min_validity = 0.05  # codes that load; tests that are valid
+  guards.max_zero_variance = (
+    0.95  # groups of equal rewards, which teach nothing
+  )
+
   checkpoint = config.checkpoint = config_dict.ConfigDict()
   checkpoint.every = 20
   checkpoint.keep = 2  # the newest so many
@@ -200,5 +218,8 @@ def get_config() -> config_dict.ConfigDict:
   _add_learning(config)
   _add_upkeep(config)
   config.dump_every = 10  # steps between rollout dumps for the report
+  # (first, count): a trace of these steps in WORKDIR/profile, for TensorBoard's
+  # profile plugin or ui.perfetto.dev; count 0 for none.
+  config.profile_steps = (0, 0)
   config.lock()
   return config

@@ -37,7 +37,7 @@ def _leaf(argument: str) -> str:
   return argument.split("=")[0].split(".")[-1]
 
 
-def fail(error: object) -> NoReturn:
-  """Prints one line and exits with 2."""
+def fail(error: object, code: int = 2) -> NoReturn:
+  """Prints one line and exits."""
   print("error: " + " ".join(str(error).split()), file=sys.stderr)
-  sys.exit(2)
+  sys.exit(code)

@@ -10,7 +10,7 @@ import re
 from absl import app, flags
 from ml_collections import config_flags
 
-from codea1_jax import assembly, hosts, trainer
+from codea1_jax import assembly, guards, hosts, trainer
 from codea1_jax.checkpoint import CheckpointError
 from codea1_jax.starting import Start
 from experiments import command_line
@@ -71,6 +71,8 @@ def main(_):
   except CheckpointError as error:
     hosts.leave(error)  # another host's end may be the cause
     command_line.fail(error)
+  except guards.Breach as error:
+    command_line.fail(error, code=3)
   except Exception as error:
     hosts.leave(error)
     raise

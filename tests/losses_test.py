@@ -94,6 +94,7 @@ def test_published_loss_metrics_and_gradient(case):
     config, case["log_probs"], _case_batch(case)
   )
   metrics["k3_kl"] = metrics["kl"]
+  metrics["clip_fraction_lower"] = metrics["clip_fraction/dual"]
   assert loss == metrics["loss"]
   published = set(metrics) & set(case)
   assert published == {
@@ -146,11 +147,12 @@ def test_sequence_ratio_by_hand(advantage, ratios, loss, slope, clipped, dual):
   (value, metrics), gradient = _loss(config, log_probs, batch)
   np.testing.assert_allclose(value, loss, rtol=1e-5)
   np.testing.assert_allclose(gradient, [[slope, slope, 0]], atol=1e-5)
-  np.testing.assert_allclose(
-    metrics["ratio"], np.sqrt(np.prod(ratios)), rtol=1e-5
-  )
+  for name in ("ratio/mean", "ratio/max"):
+    np.testing.assert_allclose(
+      metrics[name], np.sqrt(np.prod(ratios)), rtol=1e-5
+    )
   assert metrics["clip_fraction"] == clipped
-  assert metrics["clip_fraction_lower"] == dual
+  assert metrics["clip_fraction/dual"] == dual
 
 
 def test_ratio_kinds_are_one_where_a_sequence_is_one_token():
@@ -181,9 +183,10 @@ def test_first_on_policy_gradient_is_that_of_reinforce(ratio, aggregation):
   weights = _weights(mask, aggregation, 7) * advantages[:, None]
   expected = jax.grad(lambda x: -(_array(weights) * x).sum())(_array(log_probs))
   np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-8)
-  assert metrics["ratio"] == 1
-  zeros = ("clip_fraction", "clip_fraction_lower", "approx_kl", "kl")
-  assert [float(metrics[name]) for name in zeros] == [0] * 4
+  assert metrics["ratio/mean"] == metrics["ratio/max"] == 1
+  kinds = ("", "/low", "/high", "/dual")
+  zeros = (*(f"clip_fraction{kind}" for kind in kinds), "approx_kl", "kl")
+  assert [float(metrics[name]) for name in zeros] == [0] * 6
 
 
 @pytest.mark.parametrize("ratio", grpo.RATIOS)

@@ -11,6 +11,7 @@ from codea1_jax import (
   checks,
   devices,
   jsonl,
+  metrics,
   problems,
   trainer,
 )
@@ -48,7 +49,7 @@ def assert_same_run(one, two):
     assert len(ours) == len(theirs) > 0
     for row, other in zip(ours, theirs):
       for key, value in row.items():
-        if key.startswith(("time/", "compile/")):
+        if metrics.is_measured(key):
           continue
         if isinstance(value, float):
           value = pytest.approx(value, rel=1e-3, abs=1e-5)

@@ -4,16 +4,13 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from codea1_jax import checkpoint, jsonl
-
-# What the machine and the process decide, not the seed.
-OF_THE_MACHINE = ("time/", "compile/")
+from codea1_jax import checkpoint, jsonl, metrics
 
 
 def timeless(path):
   """A run's lines, but for what the machine decides."""
   return [
-    {k: v for k, v in row.items() if not k.startswith(OF_THE_MACHINE)}
+    {k: v for k, v in row.items() if not metrics.is_measured(k)}
     for row in jsonl.read_jsonl(path)
   ]
 

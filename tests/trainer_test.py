@@ -24,6 +24,7 @@ from codea1_jax import (
   replay,
   run_log,
   trainer,
+  usage,
 )
 from codea1_jax.types import Completion
 
@@ -68,7 +69,7 @@ def test_same_seed_same_numbers(tmp_path):
   assert rows[-1]["book/size"] > 0
   for row in rows:
     # One update a step: the policy is the one that sampled.
-    assert row["code/ratio"] == pytest.approx(1, abs=1e-5)
+    assert row["code/ratio/mean"] == pytest.approx(1, abs=1e-5)
     assert row["code/clip_fraction"] == 0
     assert abs(row["code/approx_kl"]) < 1e-5
     assert row["code/sampler_gap"] < 1e-4
@@ -195,7 +196,7 @@ def test_all_variants_together(tmp_path):
   assert 3 < len(records) <= 6
   # A round that refills plays none of the questions again.
   assert len({r["problem"]["id"] for r in records}) == len(records)
-  assert row["code/ratio"] == pytest.approx(1, abs=1e-5)
+  assert row["code/ratio/mean"] == pytest.approx(1, abs=1e-5)
   assert 0.9 < row["code/importance_weight/mean"] < 1.1
   assert "code/kl" not in row
   assert 0 <= row["code/pass_rate"] <= 1
@@ -261,7 +262,7 @@ def test_packed_rows_learn_the_same(tmp_path):
   config = small_config(**{"grpo.pack_length": 512})
   with assembly.open_run(config, tmp_path) as run:
     state = run.initial_state()
-    played = game.play(run, state, state.code, state.test, run_log.Clock())
+    played = game.play(run, state, state.code, state.test, usage.Clock())
     assert run.test.rows_multiple == config.grpo.micro_batch_size
     packed = dataclasses.replace(run.test, rows_multiple=1)
     padded = dataclasses.replace(run.test, pack_length=0)

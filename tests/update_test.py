@@ -126,7 +126,27 @@ def test_cut_does_not_matter(params, plain, devices, micro_batch_size):
   np.testing.assert_allclose(metrics["grad_norm"], norm, rtol=1e-5)
   np.testing.assert_allclose(metrics["update_norm"], norm, rtol=1e-5)
   assert metrics["completion_tokens"] == _batch().completion_mask.sum()
-  assert 0 < metrics["clip_fraction"] < 1
+  _check_ratios(params, metrics)
+
+
+def _check_ratios(params, metrics):
+  """Sums and the largest of all parts are those of the whole minibatch."""
+  batch = _batch()
+  log_probs, _ = _plain_log_probs(params, batch)
+  there = batch.completion_mask > 0
+  ratios = np.exp(log_probs - batch.behavior_log_probs)
+  good = np.broadcast_to(batch.advantages[:, None] > 0, ratios.shape)[there]
+  ratios = ratios[there]
+  for name, expected in (
+    ("ratio/mean", ratios.mean()),
+    ("ratio/max", ratios.max()),
+    ("clip_fraction/low", ((ratios < 0.8) & ~good).mean()),
+    ("clip_fraction/high", ((ratios > 1.28) & good).mean()),
+  ):
+    assert expected > 0
+    np.testing.assert_allclose(metrics[name], expected, rtol=1e-5, err_msg=name)
+  both = metrics["clip_fraction/low"] + metrics["clip_fraction/high"]
+  np.testing.assert_allclose(both, metrics["clip_fraction"], rtol=1e-6)
 
 
 def test_cut_does_not_matter_to_means_of_sequences(params):
@@ -157,8 +177,8 @@ def test_first_update_on_policy_is_reinforce(params):
     importance_weights=np.ones_like(log_probs),
   )
   gradient, metrics = _step(params, batch)
-  assert metrics["clip_fraction"] == metrics["clip_fraction_lower"] == 0
-  assert abs(metrics["ratio"] - 1) < 1e-6
+  assert metrics["clip_fraction"] == metrics["clip_fraction/dual"] == 0
+  assert abs(metrics["ratio/mean"] - 1) < 1e-6
   assert abs(metrics["approx_kl"]) < 1e-6 and abs(metrics["kl"]) < 1e-6
 
   def reinforce(params):

@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import threading
+import time
 from collections.abc import Sequence
 
 from codea1_jax.sandbox import kernel, oracle
@@ -69,6 +70,7 @@ class SandboxPool:
     self._cache = oracle.OracleCache()
     self._lock = threading.Lock()
     self._closed = False
+    self._jobs, self._seconds = 0, 0.0
     unknown = set(without) - set(LAYERS)
     if unknown:
       raise ValueError(f"SandboxPool: without unknown layers {sorted(unknown)}")
@@ -100,6 +102,11 @@ class SandboxPool:
     """One line for the log, such as "sandbox: seccomp+landlock, 2 workers"."""
     plural = "s" if self._workers > 1 else ""
     return f"sandbox: {self._client.isolation}, {self._workers} worker{plural}"
+
+  @property
+  def usage(self) -> tuple[int, float]:
+    """Jobs that have run so far, and the seconds that some were running."""
+    return self._jobs, self._seconds
 
   def run(self, jobs: Sequence[Job]) -> list[JobResult]:
     """Runs jobs side by side; results in the order of the jobs.
@@ -199,7 +206,11 @@ class SandboxPool:
   def _send(self, messages: list[dict]) -> list[list]:
     if self._closed:
       raise ValueError("SandboxPool: run after close")
-    return self._client.run(messages)
+    started = time.monotonic()
+    rows = self._client.run(messages)
+    self._seconds += time.monotonic() - started
+    self._jobs += len(rows)
+    return rows
 
 
 def _numpy_path() -> str:
