@@ -4,7 +4,7 @@ import dataclasses
 import json
 import keyword
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from codea1_jax import parsing
 from codea1_jax.types import Problem, TestCase
 
 _REQUIRED = ("id", "question", "signature", "entry_point", "ground_truth")
-_SUBSET = 0x5B5E7  # apart from the epochs of the same seed
 _OPTIONAL = ("golden_tests", "faulty_programs", "family")
+FIELDS = _REQUIRED + _OPTIONAL
+_SUBSET = 0x5B5E7  # apart from the epochs of the same seed
 
 
 def load_problems(path: str | pathlib.Path) -> tuple[Problem, ...]:
@@ -42,7 +43,8 @@ def load_problems(path: str | pathlib.Path) -> tuple[Problem, ...]:
   for row, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
     if not text:
       raise ValueError(f"{path}: empty file")
-    problem = _problem(f"{path}:{row}", line)
+    where = f"{path}:{row}"
+    problem = from_fields(where, _fields(where, line))
     if problem.id in rows:
       raise ValueError(
         f"{path}:{row}: field 'id': {problem.id!r} is already in row"
@@ -57,12 +59,15 @@ def save_problems(
   path: str | pathlib.Path, problems: Sequence[Problem]
 ) -> None:
   """Writes problems so that `load_problems` returns them unchanged."""
-  lines = []
-  for problem in problems:
-    fields = dataclasses.asdict(problem)
-    fields["golden_tests"] = [test.source for test in problem.golden_tests]
-    lines.append(json.dumps(fields) + "\n")
-  pathlib.Path(path).write_text("".join(lines), encoding="utf-8")
+  text = "".join(map(to_line, problems))
+  pathlib.Path(path).write_text(text, encoding="utf-8")
+
+
+def to_line(problem: Problem) -> str:
+  """The line that a file has for a problem."""
+  fields = dataclasses.asdict(problem)
+  fields["golden_tests"] = [test.source for test in problem.golden_tests]
+  return json.dumps(fields) + "\n"
 
 
 def subset(
@@ -117,9 +122,11 @@ def check_batch(num_problems: int, step: int, size: int, seed: int) -> None:
     raise ValueError(f"step {step} and seed {seed} must not be negative")
 
 
-def _problem(where: str, line: str) -> Problem:
-  """One row -> Problem; `where` opens every error."""
-  fields = _fields(where, line)
+def from_fields(where: str, fields: Mapping[str, Any]) -> Problem:
+  """One row -> Problem; `where` opens the ValueError of a malformed one."""
+  for name in fields:
+    if name not in FIELDS:
+      raise ValueError(f"{where}: field {name!r}: unknown")
   for name in _REQUIRED:
     if name not in fields:
       raise ValueError(f"{where}: field {name!r}: missing")
@@ -145,7 +152,7 @@ def _problem(where: str, line: str) -> Problem:
 
 
 def _fields(where: str, line: str) -> dict[str, Any]:
-  """The object of one row; every key known and there once."""
+  """The object of one row; every key there once."""
   try:
     pairs = json.loads(line, object_pairs_hook=tuple)
   except (ValueError, RecursionError) as e:
@@ -155,8 +162,6 @@ def _fields(where: str, line: str) -> dict[str, Any]:
     raise ValueError(f"{where}: not an object: {line[:40]!r}")
   fields: dict[str, Any] = {}
   for name, value in pairs:
-    if name not in _REQUIRED + _OPTIONAL:
-      raise ValueError(f"{where}: field {name!r}: unknown")
     if name in fields:
       raise ValueError(f"{where}: field {name!r}: given twice")
     fields[name] = value
@@ -187,7 +192,7 @@ def _check_string(
 
 
 def _golden_tests(
-  where: str, fields: dict[str, Any], entry_point: str
+  where: str, fields: Mapping[str, Any], entry_point: str
 ) -> tuple[TestCase, ...]:
   """The parsed golden tests of one row."""
   tests = []
