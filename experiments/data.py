@@ -14,7 +14,8 @@ left out of others, which problems are repeated, and which are in a file of
 from absl import app, flags
 from tqdm import tqdm
 
-from codea1_jax.datasets import making, overlap, recognizing, survey
+from codea1_jax.datasets import making, overlap, survey
+from codea1_jax.datasets.recognizing import read_drafts
 from experiments import command_line
 
 _CHECK = flags.DEFINE_string("check", None, "The file.", required=True)
@@ -24,21 +25,13 @@ _CLEAN = flags.DEFINE_bool(
   "clean", False, "Leave repeated and leaked problems out of --out."
 )
 _FORMAT = flags.DEFINE_string("format", "", "Where the fields do not say it.")
-_TESTS = flags.DEFINE_integer(
-  "tests", 32, "The most golden tests of a problem.", lower_bound=1
-)
-_WORKERS = flags.DEFINE_integer(
-  "workers", None, "Of each of two sandboxes; a CPU each.", lower_bound=1
-)
+_TESTS = flags.DEFINE_integer("tests", 32, "The most a problem.", lower_bound=1)
+_WORKERS = flags.DEFINE_integer("workers", None, "None: one a CPU.")
 
 
 def main(_):
   try:
-    drafts = (
-      draft
-      for path in _AGAINST.value
-      for draft in recognizing.read_drafts(path)[1]
-    )
+    drafts = (d for path in _AGAINST.value for d in read_drafts(path)[1])
     evaluation = overlap.Evaluation(drafts)
     with (
       making.open_sandboxes(_WORKERS.value) as sandboxes,
@@ -49,8 +42,8 @@ def main(_):
         _FORMAT.value,
         sandboxes,
         _TESTS.value,
-        evaluation,
         write,
+        evaluation,
         _CLEAN.value,
         lambda rows, total: tqdm(rows, total=total, unit="row", disable=None),
       )

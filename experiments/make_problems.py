@@ -5,14 +5,16 @@ The shipped ones, and those of HumanEval+ and MBPP+ rows:
   python -m experiments.make_problems --out=codea1_jax/tiny
   python -m experiments.make_problems --evalplus=ROWS.parquet --heldout=8 \
     --out=build/evalplus
+
+`python -m experiments.data` makes one of other datasets.
 """
 
 import pathlib
 
 from absl import app, flags
 
-from codea1_jax import evalplus, problems
-from codea1_jax.sandbox import Limits, SandboxPool
+from codea1_jax import problems
+from codea1_jax.datasets import code_a1, making, survey
 from codea1_jax.tiny import corpus
 from experiments import command_line
 
@@ -29,13 +31,12 @@ _TESTS = flags.DEFINE_integer(
 
 def _evalplus_problems():
   """Training and held-out problems of the rows; prints what is left out."""
-  rows = evalplus.load_rows(_EVALPLUS.value)
-  # Tighter than those of configs/, whose runs refuse ground truths that fail.
-  limits = Limits(call_cpu_s=0.2, load_cpu_s=0.5, memory_mb=192)
-  with SandboxPool(limits=limits) as pool:
-    made, dropped = evalplus.to_problems(rows, pool, _TESTS.value)
-  for name, reason in dropped.items():
-    print(f"left out: {name}: {reason}")
+  made = []
+  with making.open_sandboxes() as sandboxes:
+    report = survey.survey(
+      _EVALPLUS.value, code_a1.NAME, sandboxes, _TESTS.value, made.append
+    )
+  print("\n".join(survey.lines(report)))
   if len(made) <= _HELDOUT.value:
     raise ValueError(
       f"{_EVALPLUS.value}: {len(made)} problems, --heldout={_HELDOUT.value}"

@@ -1,17 +1,13 @@
-"""EvalPlus rows: their functions, strict tests, and problems to train on."""
-
-import os
-import pathlib
-import subprocess
-import sys
+"""EvalPlus rows: their functions and strict tests."""
 
 import evalplus_rows
 import pytest
+from dataset_rows import EVALPLUS, written
 
-from codea1_jax import evalplus, problems
+from codea1_jax import evalplus
 from codea1_jax.sandbox import SandboxPool
-from codea1_jax.types import Problem, TestCase
 
+_FILE = "rows.parquet"
 _NAMES = {
   "HumanEval/0": "has_close_elements",
   "HumanEval/15": "string_sequence",
@@ -156,121 +152,9 @@ def test_all_ground_truths_pass_and_constants_fail(pool, rows):
   assert ours < 2 * plain
 
 
-# On rows as they come from a file: HumanEval's function stands in two fields.
-_HELPER = "import math\n\n\ndef half(x: float):\n    return x / 2\n\n\n"
-_HALVE = {
-  "prompt": [{"role": "user", "content": "Halve it."}],
-  "data_source": "humanevalplus",
-  "description": "the helper's description",
-  "problem": f'''{_HELPER}def halve(xs: list, *, up=False) -> list:
-    """ Halve it.
-    >>> halve([2])
-    [1.0]
-    """
-''',
-  "GT_code": """    if xs and xs[0] < 0:
-        raise ValueError(xs)
-    return [half(x) for x in xs]
-""",
-  "test": f"""
-def other():
-  inputs = [[9]]  # not these
-def check(candidate):
-  inputs = [[[2, 4]], [[-1]], [[inf]], [[2,4]], [[{"1," * 300}]], [[]], [[3]]]
-  for i, inp in enumerate(inputs):
-    assert candidate(*inp) == [half(x) for x in inp[0]]
-""",
-  "extra_info": {"function_name": "halve", "question_id": "HumanEval/900"},
-}
-
-_NAMED = "def named(x): return x"
-
-
-def test_a_row_becomes_a_problem(pool):
-  """Raises, no literal, the same once more, too long: none is a golden test."""
-  made, dropped = evalplus.to_problems([_HALVE], pool, 5)
-  assert not dropped
-  assert made == [
-    Problem(
-      id="HumanEval/900",
-      question="Halve it.\n>>> halve([2])\n[1.0]",
-      signature=f"{_HELPER}def halve(xs: list, *, up=False) -> list:",
-      entry_point="halve",
-      ground_truth=_HALVE["problem"] + _HALVE["GT_code"],
-      golden_tests=(
-        TestCase("halve([2, 4])", "[1.0, 2.0]"),
-        TestCase("halve([])", "[]"),
-        TestCase("halve([3])", "[1.5]"),
-      ),
-    )
-  ]
-  (few,), _ = evalplus.to_problems([_HALVE], pool, 1)
-  assert few.golden_tests == made[0].golden_tests[:1]
-
-
-def test_an_mbpp_row_becomes_a_problem(pool):
-  row = _row("assertion(f(*inp), exp, 0)") | {
-    "GT_code": "def f(): pass\ndef f(x):\n  'Other.'\n  return x ** 0.5"
-  }
-  (made,), _ = evalplus.to_problems([row], pool, 4)
-  assert made.question == "What it does."
-  assert made.signature == "def f(x):"
-  assert made.golden_tests == (TestCase("f(1)", "1.0"),)
-
-
-@pytest.mark.parametrize(
-  ("body", "reason"),
-  [
-    ("raise KeyError(x)", "error KeyError: 1"),
-    ("return object()", "error"),
-    ("return max(iter(int, 1))", "timeout"),
-    ("import random; return random.random()", "invalid not deterministic"),
-    ("return x\nraise OSError('no')", "error OSError: no"),
-  ],
-)
-def test_a_row_without_a_golden_test_is_left_out(pool, body, reason):
-  row = _row("assertion(f(*inp), exp, 0)") | {"GT_code": f"def f(x): {body}"}
-  made, dropped = evalplus.to_problems([row], pool, 4)
-  assert not made
-  assert list(dropped) == ["MBPP/0"]
-  assert dropped["MBPP/0"].startswith(reason)
-
-
-def test_a_row_without_literal_inputs_is_left_out(pool):
-  row = _row("pass")
-  row["test"] = row["test"].replace("[[1]]", "[[np.inf], [int]]")
-  made, dropped = evalplus.to_problems([row | {"GT_code": _NAMED}], pool, 4)
-  assert not made
-  assert dropped == {"MBPP/0": "no short literals go in and come out"}
-
-
-@pytest.mark.parametrize(
-  ("change", "message"),
-  [
-    ({"GT_code": "def f(x)"}, "MBPP/0: field 'GT_code': does not compile"),
-    ({"GT_code": "g = 1"}, "MBPP/0: field 'GT_code': does not define 'named'"),
-    ({"GT_code": "named = abs"}, "field 'GT_code': 'named' is no function"),
-    ({"test": "def check(f)"}, "MBPP/0: field 'test': does not compile"),
-  ],
-)
-def test_a_row_that_is_no_program_is_named(pool, change, message):
-  with pytest.raises(ValueError) as error:
-    evalplus.to_problems([_row("pass") | change], pool, 4)
-  assert message in str(error.value)
-
-
-def _written(tmp_path, *rows):
-  """A parquet file of the rows."""
-  pyarrow = pytest.importorskip("pyarrow", reason="rows need pyarrow")
-  from pyarrow import parquet
-
-  path = tmp_path / "rows.parquet"
-  parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
-  return path
-
-
 def test_rows_of_a_file(tmp_path):
-  assert evalplus.load_rows(_written(tmp_path, _HALVE)) == [_HALVE]
+  path = written(tmp_path, EVALPLUS, name=_FILE)
+  assert evalplus.load_rows(path) == [EVALPLUS]
 
 
 @pytest.mark.parametrize(
@@ -288,14 +172,14 @@ def test_rows_of_a_file(tmp_path):
   ],
 )
 def test_a_malformed_row_is_named(tmp_path, change, message):
-  path = _written(tmp_path, _HALVE, _HALVE | change)
+  path = written(tmp_path, EVALPLUS, EVALPLUS | change, name=_FILE)
   with pytest.raises(ValueError) as error:
     evalplus.load_rows(path)
   assert str(error.value).startswith(f"{path}{message}")
 
 
 def test_a_field_of_another_type_is_named(tmp_path):
-  path = _written(tmp_path, _HALVE | {"problem": 3})
+  path = written(tmp_path, EVALPLUS | {"problem": 3}, name=_FILE)
   with pytest.raises(ValueError, match=":1: field 'problem': is int, must be"):
     evalplus.load_rows(path)
 
@@ -309,54 +193,3 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path):
       evalplus.load_rows(path)
   with pytest.raises(ValueError, match=r"none\.parquet: cannot be read"):
     evalplus.load_rows(tmp_path / "none.parquet")
-
-
-def _make_problems(tmp_path, path, *arguments):
-  """The command as a user types it."""
-  return subprocess.run(
-    [
-      *(sys.executable, "-m", "experiments.make_problems"),
-      *(f"--evalplus={path}", f"--out={tmp_path / 'out'}", *arguments),
-    ],
-    cwd=pathlib.Path(__file__).parents[1],
-    env=os.environ | {"XLA_FLAGS": ""},
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-
-
-def test_the_command_splits_rows_into_two_files(tmp_path):
-  named = [{"function_name": "halve", "question_id": str(n)} for n in range(4)]
-  rows = [_HALVE | {"extra_info": extra} for extra in named]
-  rows[3]["GT_code"] = "    return object()\n"
-  path = _written(tmp_path, *rows)
-  done = _make_problems(tmp_path, path, "--heldout=1", "--tests=1")
-  assert done.returncode == 0, done.stderr
-  assert "left out: 3: error" in done.stdout
-  train, heldout = (
-    problems.load_problems(tmp_path / "out" / f"{name}.jsonl")
-    for name in ("train", "heldout")
-  )
-  assert (len(train), len(heldout)) == (2, 1)
-  assert {p.id for p in train + heldout} == {"0", "1", "2"}
-  assert all(len(p.golden_tests) == 1 for p in train + heldout)
-  done = _make_problems(tmp_path, path, "--heldout=3")
-  assert done.returncode == 2
-  assert done.stderr.count("\n") == 1
-  assert "3 problems, --heldout=3 leaves none to train on" in done.stderr
-
-
-def test_real_rows_become_problems(pool, rows):
-  chosen = [rows[name] for name in _NAMES]
-  made, dropped = evalplus.to_problems(chosen, pool, 4)
-  assert not dropped
-  assert [p.id for p in made] == list(_NAMES)
-  assert [p.entry_point for p in made] == list(_NAMES.values())
-  assert all(len(p.golden_tests) == 4 for p in made)
-  helped = made[list(_NAMES).index("HumanEval/32")]
-  assert helped.question.startswith("xs are coefficients of a polynomial.")
-  assert "def poly(xs: list, x: float):" in helped.signature
-  assert made[0].golden_tests[1] == TestCase(
-    "has_close_elements([1.0, 2.0, 3.9, 4.0, 5.0, 2.2], 0.05)", "False"
-  )

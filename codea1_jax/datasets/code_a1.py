@@ -59,7 +59,7 @@ def draft(where: str, row: Mapping[str, Any]) -> Draft:
     (code,),
     found,
     functools.partial(whole_test.job, tests, _CPU_S),
-    "" if names or error else "no function, only classes",
+    "" if names or error else "no function at top level",
     left_out,
   )
 
@@ -87,7 +87,7 @@ def _evalplus_draft(where: str, row: Mapping[str, Any], name: str) -> Draft:
     where,
     blank(name, question, entry_point, heading),
     (program,) if entry_point in functions(program) else (),
-    tuple(map(Found, calls)),
+    tuple(map(Found, dict.fromkeys(calls))),
     functools.partial(_strict_job, row),
   )
 

@@ -13,8 +13,8 @@ from codea1_jax.datasets.draft import Found, functions, signature
 CPU_S = 30.0  # of a whole test
 # What solutions of programming contests use without importing it.
 _MODULES = (
-  *("typing", "collections", "itertools", "functools", "heapq", "bisect"),
-  *("math", "operator", "string", "re", "random", "copy", "statistics"),
+  *("collections", "itertools", "functools", "heapq", "bisect", "math"),
+  *("operator", "string", "re", "random", "copy", "statistics", "typing"),
 )
 _METHOD = "Solution"  # the class around the function of such a solution
 
@@ -49,6 +49,8 @@ nan, inf = float("nan"), float("inf")
 def as_json(value):
   if isinstance(value, (list, tuple)):
     return [as_json(item) for item in value]
+  if isinstance(value, dict):
+    return {{key: as_json(item) for key, item in value.items()}}
   return value
 
 def test_cases():
@@ -114,9 +116,11 @@ def _wrapper(method: ast.FunctionDef) -> ast.FunctionDef:
 
 def _missing_imports(tree: ast.Module) -> str:
   """Import lines for names that are used, and neither bound nor built in."""
-  used, bound = set(), set(dir(builtins))
+  used, bases, bound = set(), set(), set(dir(builtins))
   for node in ast.walk(tree):
     match node:
+      case ast.Attribute(value=ast.Name(id=name)):
+        bases.add(name)
       case ast.Name(id=name, ctx=ast.Load()):
         used.add(name)
       case ast.Name(id=name) | ast.arg(arg=name):
@@ -132,7 +136,7 @@ def _missing_imports(tree: ast.Module) -> str:
   lines = []
   for name in sorted(used - bound):
     owners = [m for m in _MODULES if name in _names(m)]
-    if name in _MODULES:
+    if name in bases.intersection(_MODULES):
       lines.append(f"import {name}")
     elif owners:
       lines.append(f"from {owners[0]} import {name}")

@@ -35,7 +35,7 @@ def draft(where: str, row: Mapping[str, Any]) -> Draft:
   entry_point = asserts.most_called(names, [tests]) if names else ""
   found, left_out = asserts.find_calls([tests], entry_point)
   _, error = parsing.parse_source(solution)
-  reason = "" if names or error else "no function, only classes"
+  reason = "" if names or error else "no function at top level"
   return Draft(
     where,
     blank(name, question, entry_point),

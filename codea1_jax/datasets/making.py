@@ -134,7 +134,8 @@ def _choose_programs(
 
 def _without(draft: Draft) -> Made:
   """What becomes of a draft none of whose programs passes."""
-  return Made(draft, reason=draft.reason or "no reference solution")
+  reason = "no reference solution that defines the function"
+  return Made(draft, reason=draft.reason or reason)
 
 
 def _finish(

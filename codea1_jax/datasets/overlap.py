@@ -1,6 +1,7 @@
 """Problems that are there twice, or in a set that policies are judged by."""
 
 import collections
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -18,7 +19,7 @@ class Repeats:
   """The problems so far; says what a further one repeats."""
 
   def __init__(self):
-    self._seen: dict[tuple[str, str], str] = {}
+    self._seen: dict[tuple[str, bytes], str] = {}  # key: digest of the text
 
   def add(self, problem: Problem) -> dict[str, str]:
     """{in what: the id of the first such problem} for id, question, program."""
@@ -28,10 +29,12 @@ class Repeats:
       "ground truth": normalized_program(problem.ground_truth),
     }
     found = {}
-    for what, key in keys.items():
-      first = self._seen.setdefault((what, key), problem.id)
-      if first is not problem.id:
-        found[what] = first
+    for what, text in keys.items():
+      key = what, _digest(text)
+      if key in self._seen:
+        found[what] = self._seen[key]
+      else:
+        self._seen[key] = problem.id
     return found
 
 
@@ -77,6 +80,11 @@ def normalized_text(text: str) -> str:
 def normalized_program(source: str) -> str:
   """The program without comments and docstrings, its names replaced."""
   return anonymize(source, "")
+
+
+def _digest(text: str) -> bytes:
+  data = text.encode("utf-8", "surrogatepass")
+  return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _ngrams(text: str) -> set[tuple[str, ...]]:

@@ -39,10 +39,10 @@ def survey(
   name: str,
   sandboxes: Sandboxes,
   num_tests: int,
-  evaluation: Evaluation,
   write: Callable[[Problem], None],
-  clean: bool,
-  progress: Progress,
+  evaluation: Evaluation | None = None,
+  clean: bool = False,
+  progress: Progress = lambda drafts, _: drafts,
 ) -> Survey:
   """Makes problems of a file's rows, and looks for repeated and leaked ones.
 
@@ -51,17 +51,18 @@ def survey(
     name: of its format; empty: recognized.
     sandboxes: see `make_problems`.
     num_tests: the most golden tests a problem.
-    evaluation: the questions that must not leak.
     write: takes each problem, but those of an id that was there before.
+    evaluation: the questions that must not leak.
     clean: whether to keep all repeated and leaked ones from `write`.
     progress: wraps the rows, of which it is told the number.
 
   Raises:
     ValueError: the file or a row is malformed: "FILE:ROW: field 'x': problem".
   """
+  evaluation = evaluation or Evaluation(())
   seen, made, repeats, leaks = Repeats(), [], [], []
   count = tests = written = 0
-  name, results = make_all(path, name, sandboxes, num_tests, progress)
+  name, results = _make_all(path, name, sandboxes, num_tests, progress)
   for result in results:
     problem = result.problem
     if problem is not None:
@@ -85,12 +86,12 @@ def survey(
   )
 
 
-def make_all(
+def _make_all(
   path: str | os.PathLike,
   name: str,
   sandboxes: Sandboxes,
   num_tests: int,
-  progress: Progress = lambda drafts, _: drafts,
+  progress: Progress,
 ) -> tuple[str, Iterator[Made]]:
   """A file's format, and what becomes of each of its rows.
 
@@ -178,6 +179,9 @@ def writer(path: str) -> Iterator[Callable[[Problem], None]]:
     return
   part = pathlib.Path(f"{path}.part")
   part.parent.mkdir(parents=True, exist_ok=True)
-  with open(part, "w", encoding="utf-8") as file:
-    yield lambda problem: file.write(problems.to_line(problem))
-  part.replace(path)
+  try:
+    with open(part, "w", encoding="utf-8") as file:
+      yield lambda problem: file.write(problems.to_line(problem))
+    part.replace(path)
+  finally:
+    part.unlink(missing_ok=True)
