@@ -45,6 +45,7 @@ setup(
     ],
     "parity": ["peft>=0.17", "torch>=2.6"],
     "hub": ["huggingface-hub>=1.0", "pyarrow>=17"],
+    "mutation": ["cosmic-ray>=8.4"],
     "plots": ["matplotlib>=3.9"],
     "tensorboard": ["tensorboardX>=2.6"],
     "wandb": ["wandb>=0.20"],

@@ -29,6 +29,7 @@ LEVELS = {
   "code_suites": 4,
   "matches": 4,
   "scores": 0,
+  "mutation": 2,
   "sandbox": 0,
   "evalplus": 0,
   "datasets": 0,
