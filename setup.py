@@ -34,6 +34,7 @@ setup(
     "safetensors>=0.8",
     "tqdm>=4.66",
     "transformers>=5.0",
+    "zstandard>=0.23",
   ],
   extras_require={
     "test": [

@@ -5,7 +5,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 
-from codea1_jax import jsonl
+from codea1_jax import dumps
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.types import Problem, Status, TestCase
 
@@ -16,7 +16,7 @@ def validated_tests(
   """The Test LLM's tests of a rollout dump that the ground truth accepted.
 
   Args:
-    path: rollouts.jsonl of a workdir.
+    path: the dump of a workdir.
 
   Returns:
     question id -> distinct tests in the order written, each with the ground
@@ -26,7 +26,7 @@ def validated_tests(
     OSError, ValueError: no such file, or not a dump.
   """
   found: dict[str, dict[TestCase, None]] = collections.defaultdict(dict)
-  for row in jsonl.read_jsonl(path):
+  for row in dumps.read_dump(path):
     try:
       for code in row["codes"]:
         for suite in code["suites"]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from codea1_jax import (
   curriculum,
+  dump_records,
   evaluation,
   groups,
   judging,
@@ -22,7 +23,6 @@ from codea1_jax.curriculum import PassRates
 from codea1_jax.judging import Judgement
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.player import Samples, join_samples
-from codea1_jax.run_log import describe
 from codea1_jax.train_state import PolicyState, RunState, UpdateBatch
 from codea1_jax.types import ParsedCode, Problem
 from codea1_jax.usage import Clock
@@ -47,6 +47,7 @@ class Game:
 class Round:
   """What both policies wrote for some questions, and what it is worth."""
 
+  seed: tuple[int, ...]  # the run's, the step, and the round but for the first
   problems: tuple[Problem, ...]  # [Q]
   code_samples: Samples
   codes: list[list[ParsedCode]]  # [Q][M]
@@ -74,7 +75,8 @@ def play(
     clock: gets the stages' times.
   """
   config = run.config
-  joined = _join(_play_rounds(run, state, coder, tester, clock))
+  rounds = _play_rounds(run, state, coder, tester, clock)
+  joined = _join(rounds)
   with clock.stage("score"):
     code_batch, code_numbers = groups.prepare(
       config, run.code, coder, _code_groups(joined)
@@ -94,13 +96,8 @@ def play(
   if config.evaluation.train_pass_rate:
     with clock.stage("sandbox"):
       numbers["code/pass_rate"] = _golden_pass_rate(run, joined)
-  rollouts = describe(
-    joined.problems,
-    joined.code_samples,
-    joined.codes,
-    joined.suite_samples,
-    joined.judgement,
-  )
+  dumped = rounds if state.step % config.dump_every == 0 else []
+  rollouts = [record for r in dumped for record in _describe(run, r)]
   observed = observe(run, state, joined.problems, *_pass_shares(counts))
   return Game(
     code_batch,
@@ -133,7 +130,7 @@ def _play_rounds(
 
 def _play_round(run, state, coder, tester, number: int, batch, clock) -> Round:
   """One round of a step: texts, then what they are worth."""
-  seed = (run.config.seed, state.step, *([number] if number else []))
+  seed = (run.config.seed, state.step, *([number] if number else ()))
   with clock.stage("rollout"):
     code_samples, codes, suite_samples, suites = writing.write(
       run, coder, tester, batch, seed
@@ -142,7 +139,7 @@ def _play_round(run, state, coder, tester, number: int, batch, clock) -> Round:
     judgement = judging.judge(
       run.config, batch, codes, suites, state.book, run.pool, seed
     )
-  return Round(batch, code_samples, codes, suite_samples, judgement)
+  return Round(seed, batch, code_samples, codes, suite_samples, judgement)
 
 
 def _join(rounds: Sequence[Round]) -> Round:
@@ -150,11 +147,29 @@ def _join(rounds: Sequence[Round]) -> Round:
   if len(rounds) == 1:
     return rounds[0]
   return Round(
+    rounds[0].seed,
     tuple(problem for r in rounds for problem in r.problems),
     join_samples([r.code_samples for r in rounds]),
     [row for r in rounds for row in r.codes],
     join_samples([r.suite_samples for r in rounds]),
     judging.join([r.judgement for r in rounds]),
+  )
+
+
+def _describe(run: Run, played: Round) -> list[dict[str, Any]]:
+  """The records of a round for the dump."""
+  return dump_records.describe(
+    played.problems,
+    played.code_samples,
+    played.codes,
+    played.suite_samples,
+    played.judgement,
+    prompt_texts=(
+      run.code.read(played.code_samples.prompts),
+      run.test.read(played.suite_samples.prompts),
+    ),
+    seed=played.seed,
+    num_tests=run.config.rollout.tests,
   )
 
 

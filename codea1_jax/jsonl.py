@@ -30,13 +30,12 @@ class JsonlWriter:
       _drop_torn_line(self.path)
 
   def write(self, step: int, values: Mapping[str, Any]) -> None:
-    """Appends {"step": step, **values}; NaN is written as the text "nan"."""
+    """Appends the line of a step."""
     if not self._writes:
       return
-    row = {"step": int(step)} | {k: _plain(v) for k, v in values.items()}
-    line = json.dumps(row, allow_nan=False) + "\n"
+    text = line(step, values)
     with open(self.path, "a", encoding="utf-8") as f:
-      f.write(line)
+      f.write(text)
 
   def truncate_after(self, step: int) -> None:
     """Drops the lines of later steps: what a resumed run does once more."""
@@ -62,21 +61,36 @@ def read_jsonl(path: str | os.PathLike) -> list[dict]:
   """
   rows = []
   with open(path, encoding="utf-8") as f:
-    for number, line in enumerate(f, 1):
-      if not line.strip():
+    for number, text in enumerate(f, 1):
+      if not text.strip():
         continue
       try:
-        row = json.loads(line)
-      except json.JSONDecodeError as e:
-        if not line.endswith("\n"):
-          break
-        raise ValueError(f"{path}:{number}: not JSON: {e}") from e
-      if not isinstance(row, dict):
-        raise ValueError(
-          f"{path}:{number}: expected an object, got {type(row).__name__}"
-        )
-      rows.append(row)
+        rows.append(parse(text, f"{path}:{number}"))
+      except ValueError:
+        if text.endswith("\n"):
+          raise
   return rows
+
+
+def line(step: int, values: Mapping[str, Any]) -> str:
+  """{"step": step, **values} as one line; NaN is written as the text "nan"."""
+  row = {"step": int(step), **values}
+  try:  # what is plain already, which a dump's many tokens are, costs little
+    text = json.dumps(row, allow_nan=False)
+  except (TypeError, ValueError):
+    text = json.dumps(_plain(row), allow_nan=False)
+  return text + "\n"
+
+
+def parse(text: str | bytes, place: str) -> dict:
+  """The object of one line; `place` begins the ValueError where it is none."""
+  try:
+    row = json.loads(text)
+  except ValueError as e:
+    raise ValueError(f"{place}: not JSON: {e}") from e
+  if not isinstance(row, dict):
+    raise ValueError(f"{place}: expected an object, got {type(row).__name__}")
+  return row
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """What a run writes down about itself, and the few lines it says aloud.
 
 A workdir holds JSONL files with one object a line, each with its "step":
-metrics.jsonl (training), eval.jsonl (evaluations), rollouts.jsonl (samples).
+metrics.jsonl (training), eval.jsonl (evaluations); rollouts.jsonl.zst holds
+samples in the same way, compressed.
 """
 
 import math

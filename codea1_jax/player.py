@@ -97,6 +97,10 @@ class Player:
     cut = sum(len(a) > len(b) for a, b in zip(encoded, prompts))
     return prompts, cut / len(prompts)
 
+  def read(self, prompts: Sequence[Sequence[int]]) -> list[str]:
+    """Prompts as the policy sees them, special tokens included."""
+    return self.policy.tokenizer.batch_decode(prompts)
+
   def sample(
     self,
     params: Any,

@@ -1,6 +1,6 @@
 """Rollout dumps judged again without a model, under any settings.
 
-A dump (rollouts.jsonl of a workdir) holds every text of a step. Parsing,
+A dump (rollouts.jsonl.zst of a workdir) holds every text of a step. Parsing,
 execution, rewards, the book, TopVar and advantages follow from the texts; what
 a policy would have written under other settings does not.
 
@@ -8,6 +8,7 @@ Letters: Q questions, M codes a question, N suites a code.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from codea1_jax import grpo, jsonl, judging
+from codea1_jax import dumps, grpo, judging
 from codea1_jax.judging import Judgement
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem
@@ -26,13 +27,22 @@ _PROBLEM_FIELDS = (
 
 
 @dataclasses.dataclass(frozen=True)
+class DumpedRound:
+  """The texts of one round of a step; most steps have one round."""
+
+  seed: tuple[int, ...]  # what the run judged it with
+  num_tests: int  # K, what the suites were asked for
+  problems: tuple[Problem, ...]  # [Q]
+  codes: list[list[str]]  # [Q][M] completions of the Code LLM
+  suites: list[list[list[str]]]  # [Q][M][N] completions of the Test LLM
+
+
+@dataclasses.dataclass(frozen=True)
 class DumpedStep:
   """The texts of one step."""
 
   step: int
-  problems: tuple[Problem, ...]  # [Q]
-  codes: list[list[str]]  # [Q][M] completions of the Code LLM
-  suites: list[list[list[str]]]  # [Q][M][N] completions of the Test LLM
+  rounds: tuple[DumpedRound, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,26 +61,32 @@ def load_dump(path: str | os.PathLike) -> list[DumpedStep]:
   Raises:
     OSError, ValueError: no such file, or "file: step 3: what is wrong".
   """
-  rows = jsonl.read_jsonl(path)
-  if not rows:
-    raise ValueError(f"{path}: no rollouts")
-  by_step: dict[int, list[dict]] = {}
-  for row in rows:
-    by_step.setdefault(row.get("step"), []).append(row)
   steps = []
-  for step, records in by_step.items():
+  for step, records in itertools.groupby(
+    dumps.read_dump(path), lambda row: row.get("step")
+  ):
     try:
-      steps.append(_dumped_step(step, records))
+      rounds = itertools.groupby(
+        records, lambda row: (tuple(row["seed"]), row["num_tests"])
+      )
+      steps.append(
+        DumpedStep(
+          step, tuple(_round(*key, list(rows)) for key, rows in rounds)
+        )
+      )
     except (KeyError, TypeError) as error:
       raise ValueError(
         f"{path}: step {step}: no rollout record: {error!r}"
       ) from error
+  if not steps:
+    raise ValueError(f"{path}: no rollouts")
   return steps
 
 
-def _dumped_step(step: int, records: Sequence[dict]) -> DumpedStep:
-  return DumpedStep(
-    step,
+def _round(seed, num_tests: int, records: Sequence[dict]) -> DumpedRound:
+  return DumpedRound(
+    seed,
+    num_tests,
     tuple(
       Problem(**{name: r["problem"][name] for name in _PROBLEM_FIELDS})
       for r in records
@@ -89,26 +105,34 @@ def replay(
   """Judges the steps one after the other, from an empty book on.
 
   Args:
-    config: a run's config; of its fields those that `judging.judge` reads, and
-      `seed`, `grpo.norm_by_std` and `grpo.std`.
+    config: a run's config; of its fields those that `judging.judge` reads,
+      `grpo.norm_by_std` and `grpo.std`. Seeds are the dump's.
     steps: of a dump. Where it leaves out steps, the book misses what those
-      would have brought; the rounds of a refilled step are judged as one.
+      would have brought.
     pool: an open sandbox.
+
+  Raises:
+    ValueError: the suites were asked for another number of tests than
+      `rollout.tests`: no policy wrote these texts under that setting.
   """
+  for dumped in steps:
+    for played in dumped.rounds:
+      if played.num_tests != config.rollout.tests:
+        raise ValueError(
+          f"rollout.tests is {config.rollout.tests}, but the suites of the"
+          f" dump's step {dumped.step} were asked for {played.num_tests} tests"
+        )
+  return _replay(config, steps, pool)
+
+
+def _replay(config, steps, pool) -> Iterator[ReplayedStep]:
   book = judging.empty_book(config)
   for dumped in steps:
-    judgement = judging.judge(
-      config,
-      dumped.problems,
-      judging.parse_codes(dumped.problems, dumped.codes),
-      judging.parse_suites(
-        dumped.problems, dumped.suites, config.rollout.tests
-      ),
-      book,
-      pool,
-      (config.seed, dumped.step),
-    )
-    book = judgement.book
+    judgements = []
+    for played in dumped.rounds:
+      judgements.append(_judge(config, played, book, pool))
+      book = judgements[-1].book
+    judgement = judging.join(judgements)
     reward = judgement.reward
     how = {"norm_by_std": config.grpo.norm_by_std, "std": config.grpo.std}
     yield ReplayedStep(
@@ -117,6 +141,18 @@ def replay(
       grpo.group_advantages(reward.code, mask=reward.code_mask, **how),
       grpo.group_advantages(reward.test, mask=reward.test_mask, **how),
     )
+
+
+def _judge(config, played: DumpedRound, book, pool) -> Judgement:
+  return judging.judge(
+    config,
+    played.problems,
+    judging.parse_codes(played.problems, played.codes),
+    judging.parse_suites(played.problems, played.suites, config.rollout.tests),
+    book,
+    pool,
+    played.seed,
+  )
 
 
 def difference(ours: ReplayedStep, theirs: ReplayedStep) -> dict[str, float]:

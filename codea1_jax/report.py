@@ -7,6 +7,7 @@ page's policy lets no script run but its own.
 
 import ast
 import base64
+import functools
 import hashlib
 import html
 import json
@@ -16,11 +17,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from codea1_jax import jsonl, metrics, report_charts, report_compare
+from codea1_jax import dumps, jsonl, metrics, report_charts, report_compare
 
 MAX_BYTES = 5_000_000  # of the page; rollouts that do not fit are left out
 _MAX_TEXT = 6_000  # characters of a program, completion or question
 _MAX_LITERAL = 600  # characters of a call or value in a table of tests
+# Of a dump's record what the page has no place for; tokens are most of it.
+_NOT_SHOWN = frozenset(
+  ("prompt", "suite_prompt", "tokens", "returned", "replayed_returned")
+)
 _MAX_MISSES = 8  # rollouts too large for what is left, before giving up
 _TEMPLATE = pathlib.Path(__file__).with_name("report_template.html")
 # Leaves of the config that name the run; the rest is one click away.
@@ -35,13 +40,13 @@ def render_report(workdir: str | os.PathLike) -> str:
 
   Args:
     workdir: the run's folder; metrics.jsonl must be there, config.json,
-      eval.jsonl and rollouts.jsonl may be missing (the page says so).
+      eval.jsonl and rollouts.jsonl.zst may be missing (the page says so).
 
   Returns:
     HTML text below MAX_BYTES in UTF-8, with no reference to anything outside.
 
   Raises:
-    ValueError: no metrics.jsonl, or a file that cannot be read as JSON.
+    ValueError: no metrics.jsonl, or a file that is broken.
   """
   workdir = pathlib.Path(workdir)
   if not (workdir / "metrics.jsonl").is_file():
@@ -63,7 +68,7 @@ def render_report(workdir: str | os.PathLike) -> str:
   template = _TEMPLATE.read_text(encoding="utf-8")
   parts["script_hash"] = _script_hash(template)
   size = len(_fill(template, parts).encode("utf-8", "replace"))
-  rollouts, note = _rollouts(workdir / "rollouts.jsonl", MAX_BYTES - size)
+  rollouts, note = _rollouts(workdir / dumps.FILE, MAX_BYTES - size)
   parts |= {"rollouts": rollouts, "rollouts_note": note}
   page = _fill(template, parts)
   return page.encode("utf-8", "replace").decode("utf-8")  # lone surrogates
@@ -191,23 +196,25 @@ def _comparison(evaluations: list[dict]) -> str:
 
 def _rollouts(path: pathlib.Path, budget: int) -> tuple[str, str]:
   """The rollouts that fit as JSON text, and a sentence on which those are."""
-  offsets = _line_offsets(path)
-  if not offsets:
-    return "[]", "This run has no rollouts.jsonl, or an empty one."
+  places = _places(path)
+  if not places:
+    return "[]", f"This run has no {path.name}, or an empty one."
+  # Newest and oldest in turn: two frames at a time are unpacked, not the file.
+  read = functools.lru_cache(2)(lambda frame: list(dumps.lines(path, frame)))
   kept, misses, budget = {}, 0, budget - 1_000  # brackets and the sentence
-  with open(path, "rb") as f:
-    for index in _from_both_ends(len(offsets)):
-      f.seek(offsets[index])
-      text = json_for_html(_slim(_parse(path, index, f.readline())))
-      if len(text) + 1 > budget:
-        misses += 1
-        if misses == _MAX_MISSES:
-          break
-        continue
-      kept[index] = text
-      budget -= len(text) + 1
-  note = f"{len(kept)} of {len(offsets)} written rollouts are in this page"
-  if left_out := len(offsets) - len(kept):
+  for index in _from_both_ends(len(places)):
+    frame, line = places[index]
+    rollout = jsonl.parse(read(frame)[line], f"{path}: rollout {index + 1}")
+    text = json_for_html(_slim(rollout))
+    if len(text) + 1 > budget:
+      misses += 1
+      if misses == _MAX_MISSES:
+        break
+      continue
+    kept[index] = text
+    budget -= len(text) + 1
+  note = f"{len(kept)} of {len(places)} written rollouts are in this page"
+  if left_out := len(places) - len(kept):
     note += (
       f": the oldest and the newest. {left_out} are left out to keep the page"
       f" under {MAX_BYTES / 1e6:g} MB"
@@ -215,24 +222,15 @@ def _rollouts(path: pathlib.Path, budget: int) -> tuple[str, str]:
   return f"[{','.join(kept[i] for i in sorted(kept))}]", f"{note}."
 
 
-def _line_offsets(path: pathlib.Path) -> list[int]:
-  """Where each whole line starts: the file may not fit in memory."""
+def _places(path: pathlib.Path) -> list[tuple[dumps.Frame, int]]:
+  """Each rollout's frame and line in it: the file may not fit in memory."""
   if not path.is_file():
     return []
-  offsets, position = [], 0
-  with open(path, "rb") as f:
-    for line in f:
-      if line.endswith(b"\n") and line.strip():
-        offsets.append(position)
-      position += len(line)
-  return offsets
-
-
-def _parse(path: pathlib.Path, index: int, line: bytes) -> dict:
-  try:
-    return json.loads(line)
-  except ValueError as e:
-    raise ValueError(f"{path}: rollout {index + 1} is not JSON: {e}") from e
+  return [
+    (frame, number)
+    for frame in dumps.frames(path)
+    for number, _ in enumerate(dumps.lines(path, frame))
+  ]
 
 
 def _from_both_ends(count: int) -> Iterable[int]:
@@ -242,14 +240,15 @@ def _from_both_ends(count: int) -> Iterable[int]:
 
 
 def _slim(rollout: dict) -> dict:
-  """A rollout with long texts cut, and each prediction judged."""
+  """A rollout with long texts cut, each prediction judged, and without what
+  the page does not show."""
   for code in rollout.get("codes", ()):
     for suite in code.get("suites", ()):
       for test in suite.get("tests", ()):
         test["right"] = _same_value(test.get("predicted"), test.get("oracle"))
         for key in ("call", "predicted", "oracle"):
           test[key] = _clip(test.get(key), _MAX_LITERAL)
-  return _clip_all(rollout)
+  return _clip_all(_without(rollout, _NOT_SHOWN))
 
 
 def _same_value(predicted: str | None, oracle: str | None) -> bool | None:
@@ -260,6 +259,15 @@ def _same_value(predicted: str | None, oracle: str | None) -> bool | None:
     return bool(ast.literal_eval(predicted) == ast.literal_eval(oracle))
   except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
     return predicted == oracle
+
+
+def _without(value: Any, names: frozenset[str]) -> Any:
+  if isinstance(value, dict):
+    kept = {k: v for k, v in value.items() if k not in names}
+    return {k: _without(v, names) for k, v in kept.items()}
+  if isinstance(value, list):
+    return [_without(v, names) for v in value]
+  return value
 
 
 def _clip_all(value: Any) -> Any:

@@ -9,11 +9,8 @@ from typing import Any
 
 import tqdm
 
-from codea1_jax import boards, guards, jsonl, metrics, report
+from codea1_jax import boards, dumps, guards, jsonl, metrics, report
 from codea1_jax.assembly import InputError, Run
-from codea1_jax.judging import Judgement
-from codea1_jax.player import Samples
-from codea1_jax.types import ParsedCode, Problem
 
 
 class RunLog:
@@ -21,14 +18,20 @@ class RunLog:
 
   def __init__(self, run: Run, step: int):
     self._run = run
-    self._metrics, self._evaluations, self._rollouts = (
+    try:
+      self._rollouts = dumps.DumpWriter(
+        run.workdir / dumps.FILE, writes=run.hosts.writes
+      )
+      self._rollouts.truncate_after(step - 1)
+    except ValueError as error:
+      raise InputError(f"{error}; without that file the run goes on") from error
+    self._metrics, self._evaluations = (
       jsonl.JsonlWriter(run.workdir / name, writes=run.hosts.writes)
-      for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl")
+      for name in ("metrics.jsonl", "eval.jsonl")
     )
     # A step's line carries the number of the step; an evaluation's the number
     # of steps done before it.
     self._metrics.truncate_after(step - 1)
-    self._rollouts.truncate_after(step - 1)
     self._evaluations.truncate_after(step or -1)
     self._boards = self._open_boards(step)
     before = run.hosts.writes and self._rows(self._metrics)
@@ -65,12 +68,16 @@ class RunLog:
     self, step: int, values: Mapping[str, float], rollouts: Sequence[dict]
   ) -> None:
     """Writes one step; then warns of a breach, or has it in `breach`, and
-    refuses to go on with numbers that are none."""
+    refuses to go on with numbers that are none.
+
+    Args:
+      step: its number.
+      values: its metrics.
+      rollouts: its records, none where it is not dumped.
+    """
     self._metrics.write(step, values)
     self._boards.write(step, values)
-    if step % self._run.config.dump_every == 0:
-      for record in rollouts:
-        self._rollouts.write(step, record)
+    self._rollouts.write(step, rollouts)
     self._bar.set_postfix_str(metrics.progress_line(values), refresh=False)
     broken = metrics.non_finite(values)
     if broken:
@@ -201,84 +208,3 @@ class Stop:
       return
     os.write(2, b"\nsaving ...\n")
     raise Leave
-
-
-def describe(
-  batch: Sequence[Problem],
-  code_samples: Samples,
-  codes: Sequence[Sequence[ParsedCode]],
-  suite_samples: Samples,
-  judgement: Judgement,
-) -> list[dict[str, Any]]:
-  """One record a question, with all that was written, run and decided.
-
-  Enough to judge the same texts again (experiments/replay.py).
-  """
-  outcomes, reward = judgement.outcomes, judgement.reward
-  records = []
-  for q, problem in enumerate(batch):
-    described = []
-    for m, outcome in enumerate(outcomes[q]):
-      texts = suite_samples.completions[q * len(outcomes[q]) + m]
-      described.append(
-        {
-          "text": code_samples.completions[q][m].text,
-          "source": codes[q][m].source,
-          "error": codes[q][m].error,
-          "load": str(outcome.load.status),
-          "reward": _counted(reward.code[q, m], reward.code_mask[q, m]),
-          "replayed_verdicts": [
-            str(v.status) for v in outcome.replayed_verdicts
-          ],
-          "selected": m in judgement.selected[q],
-          "suites": [
-            _describe_suite(
-              text.text,
-              suite,
-              _counted(reward.test[q, m, n], reward.test_mask[q, m, n]),
-              float(reward.validity[q, m, n]),
-            )
-            for n, (text, suite) in enumerate(zip(texts, outcome.suites))
-          ],
-        }
-      )
-    records.append(
-      {
-        "problem": {
-          "id": problem.id,
-          "question": problem.question,
-          "signature": problem.signature,
-          "entry_point": problem.entry_point,
-          "ground_truth": problem.ground_truth,
-        },
-        "replayed": [test.source for test in outcomes[q][0].replayed],
-        "codes": described,
-      }
-    )
-  return records
-
-
-def _counted(reward: float, counts: bool) -> float | None:
-  """A reward, None where the infrastructure failed: that is no 0."""
-  return float(reward) if counts else None
-
-
-def _describe_suite(text: str, suite, reward, validity) -> dict[str, Any]:
-  return {
-    "text": text,
-    "reward": reward,
-    "validity": validity,
-    "num_invalid": suite.num_invalid,
-    "tests": [
-      {
-        "call": test.call,
-        "predicted": test.expected,
-        "oracle": oracle.value,
-        "oracle_status": str(oracle.status),
-        "verdict": None if verdict is None else str(verdict.status),
-      }
-      for test, oracle, verdict in zip(
-        suite.tests, suite.oracle, suite.verdicts
-      )
-    ],
-  }

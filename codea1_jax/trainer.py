@@ -35,7 +35,7 @@ def train(
 
   Args:
     config: see configs/tiny.py.
-    workdir: gets config.json, metrics.jsonl, eval.jsonl, rollouts.jsonl,
+    workdir: gets config.json, metrics.jsonl, eval.jsonl, rollouts.jsonl.zst,
       checkpoints/, compilation_cache/ and report.html.
     start: where a run begins that the workdir does not hold yet.
 

@@ -13,7 +13,7 @@ import pathlib
 
 from absl import app, flags
 
-from codea1_jax import checkpoint, export, inputs, problems
+from codea1_jax import checkpoint, dumps, export, inputs, problems
 from experiments import command_line
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run.", required=True)
@@ -29,7 +29,7 @@ def main(_):
       inputs.resolve(config["train_problems"], ".jsonl")
     )
     book = checkpoint.read_book(workdir)
-    dump = workdir / "rollouts.jsonl"
+    dump = workdir / dumps.FILE
     written = export.validated_tests(dump) if dump.exists() else {}
     exported = export.with_tests(known, book, written, _MOST.value)
     if not exported:

@@ -1,6 +1,6 @@
 """Judges a rollout dump again, under two settings, and shows how they differ.
 
-  python -m experiments.replay --rollouts=runs/tiny/rollouts.jsonl \
+  python -m experiments.replay --rollouts=runs/tiny/rollouts.jsonl.zst \
     --config=configs/tiny.py --other=configs/tiny.py \
     --other.rewards.preset=corrected [--out=differences.jsonl]
 

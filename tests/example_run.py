@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from codea1_jax import jsonl
+from codea1_jax import dumps, jsonl
 
 HOSTILE = (
   '</script><script>document.title="owned"</script><img src=x>{{charts}}'
@@ -66,45 +66,68 @@ def _evaluation_row(step: int) -> dict:
 
 def _suite(index: int) -> dict:
   tests = [
-    ("f([])", "0", "0", "pass", "pass"),
-    ("f([1, 2])", "3", "3", "pass", "fail"),
-    ("f([True])", "1", "True", "pass", "error"),
-    ("f([-1, 4])", "2", "3", "pass", "pass"),
-    ("f(None)", "0", None, "error", None),
-    ("f([9] * 9)", "81", "81", "pass", "timeout"),
+    ("f([])", "0", "0", "pass", "pass", "0"),
+    ("f([1, 2])", "3", "3", "pass", "fail", "4"),
+    ("f([True])", "1", "True", "pass", "error", "TypeError: no numbers"),
+    ("f([-1, 4])", "2", "3", "pass", "pass", "3"),
+    ("f(None)", "0", None, "error", None, None),
+    ("f([9] * 9)", "81", "81", "pass", "timeout", "CPU time above the limit"),
   ]
-  keys = ("call", "predicted", "oracle", "oracle_status", "verdict")
-  return {
-    "text": f"```python\nassert f([]) == 0\n```\nsuite {index}",
+  keys = ("call", "predicted", "oracle", "oracle_status", "verdict", "returned")
+  return _completion(f"```python\nassert f([]) == 0\n```\nsuite {index}") | {
     "reward": 0.41,
     "validity": 0.75,
     "num_invalid": 2,
-    "tests": [dict(zip(keys, x)) for x in tests],
+    "tests": [
+      dict(zip(keys, x)) | {"correct": x[1] == x[2], "rejected": ""}
+      for x in tests
+    ],
   }
+
+
+def _prompt(text: str) -> dict:
+  return {"text": text, "tokens": [1, *range(5, 9)]}
+
+
+def _completion(text: str) -> dict:
+  return {"text": text, "tokens": list(range(70, 99)), "finished": True}
 
 
 def rollout_row(problem: int, marker: str = "", suites: int = 2) -> dict:
+  """A record as dump_records.describe makes them."""
   source = f"def f(xs):\n  # {marker}\n  return sum(xs)"
-  code = {
-    "text": f"Here it is:\n```python\n{source}\n```",
+  code = _completion(f"Here it is:\n```python\n{source}\n```") | {
     "source": source,
     "error": "",
     "load": "pass",
+    "load_detail": "",
     "reward": 0.5,
     "replayed_verdicts": ["pass", "fail"],
+    "replayed_returned": ["1", "5"],
     "selected": True,
+    "suite_prompt": _prompt(f"Break it: {source}"),
     "suites": [_suite(i) for i in range(suites)],
   }
   broken = code | {"source": "", "error": "no function f", "load": "invalid"}
-  broken |= {"reward": 0.0, "selected": False, "replayed_verdicts": []}
+  broken |= {
+    "reward": 0.0,
+    "selected": False,
+    "finished": False,
+    "replayed_verdicts": ["invalid"] * 2,
+    "replayed_returned": ["no function f"] * 2,
+  }
   masked = code | {"load": "infrastructure", "reward": None, "suites": []}
   masked["selected"] = False
   question = f"Add the numbers of a list, variant {problem}. " * 3
   return {
+    "seed": [0, 1],
+    "num_tests": 6,
+    "prompt": _prompt(f"Solve it: {question}"),
     "problem": {
       "id": f"sum-{problem}",
       "question": question,
       "signature": "def f(xs):",
+      "entry_point": "f",
       "ground_truth": "def f(xs):\n  return sum(xs)",
     },
     "replayed": ["assert f([1]) == 1", "assert f([2, 2]) == 4"],
@@ -117,15 +140,14 @@ def write_run(workdir: pathlib.Path, steps: int = 60) -> pathlib.Path:
   rng = np.random.default_rng(0)
   training = jsonl.JsonlWriter(workdir / "metrics.jsonl")
   evaluation = jsonl.JsonlWriter(workdir / "eval.jsonl")
-  rollouts = jsonl.JsonlWriter(workdir / "rollouts.jsonl")
+  rollouts = dumps.DumpWriter(workdir / dumps.FILE)
   for step in range(steps + 1):
     if step:
       training.write(step, _training_row(step, rng))
     if step % 10 == 0:
       evaluation.write(step, _evaluation_row(step))
     if step % 20 == 1:
-      for problem in range(3):
-        marker = HOSTILE if problem == 2 else f"seen at {step}"
-        rollouts.write(step, rollout_row(problem, marker))
+      marks = (f"seen at {step}", f"seen at {step}", HOSTILE)
+      rollouts.write(step, [rollout_row(p, m) for p, m in enumerate(marks)])
   (workdir / "config.json").write_text(json.dumps(_CONFIG))
   return workdir

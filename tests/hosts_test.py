@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from run_files import arrays, timeless
+from run_files import NAMES, arrays, timeless
 from small_runs import SMALL
 
 from codea1_jax import checkpoint, jsonl
@@ -77,7 +77,7 @@ def finish(*processes):
 
 
 def assert_same_run(one, two):
-  for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl"):
+  for name in NAMES:
     ours, theirs = timeless(one / name), timeless(two / name)
     assert len(ours) == len(theirs) > 0, name
     for row, other in zip(ours, theirs):

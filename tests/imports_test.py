@@ -54,6 +54,10 @@ LEVELS = {
   "packing": 2,
   "checkpoint": 2,
   "jsonl": 0,
+  "dumps": 0,
+  "dump_records": 3,
+  "show": 1,
+  "terminal": 0,
   "metrics": 2,
   "evaluation": 2,
   "supervision": 2,
@@ -90,6 +94,9 @@ LEVELS = {
 }
 # Of its own level a file imports only what stands here.
 SAME_LEVEL = {
+  ("dumps", "jsonl"),
+  ("dump_records", "player"),
+  ("game", "dump_records"),
   ("parsing", "types"),
   ("problems", "parsing"),
   ("problems", "types"),
@@ -166,6 +173,7 @@ JAX_FREE = [name for name, level in LEVELS.items() if level == 0] + [
   "tiny.corpus",
   "verification",
   "counting",
+  "show",
 ]
 
 

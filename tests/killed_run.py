@@ -14,7 +14,15 @@ import threading
 
 from small_runs import small_config
 
-from codea1_jax import jsonl, player, problems, run_log, trainer, writing
+from codea1_jax import (
+  dumps,
+  jsonl,
+  player,
+  problems,
+  run_log,
+  trainer,
+  writing,
+)
 from codea1_jax.checkpoint import Checkpoints
 from codea1_jax.sandbox import SandboxPool
 
@@ -24,6 +32,7 @@ STAGES = {
   "update": (player.Player, "learn"),
   "saving": (Checkpoints, "save"),
   "writing": (jsonl.JsonlWriter, "write"),
+  "dumping": (dumps.DumpWriter, "write"),
   "evaluation": (run_log.RunLog, "evaluation_is_due"),
 }
 SETTINGS = {

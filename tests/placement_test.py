@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from run_files import read
 from small_runs import small_config
 
 from codea1_jax import (
@@ -10,7 +11,7 @@ from codea1_jax import (
   checkpoint,
   checks,
   devices,
-  jsonl,
+  dumps,
   metrics,
   problems,
   trainer,
@@ -44,8 +45,8 @@ def small_world(monkeypatch):
 
 def assert_same_run(one, two):
   """All that the seed decides, and the book."""
-  for name in ("metrics.jsonl", "rollouts.jsonl"):
-    ours, theirs = (jsonl.read_jsonl(path / name) for path in (one, two))
+  for name in ("metrics.jsonl", dumps.FILE):
+    ours, theirs = (read(path / name) for path in (one, two))
     assert len(ours) == len(theirs) > 0
     for row, other in zip(ours, theirs):
       for key, value in row.items():

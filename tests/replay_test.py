@@ -1,14 +1,14 @@
 """A run's dump judged again: the same numbers, and others under others."""
 
-import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import zstandard
 from small_runs import make_config
 
-from codea1_jax import checkpoint, export, jsonl, problems, replay
+from codea1_jax import checkpoint, dumps, export, jsonl, problems, replay
 from codea1_jax.mistake_book import BookEvent, MistakeBook
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem, TestCase
@@ -26,9 +26,11 @@ SUITES = (
 
 
 def record(step, question="q"):
-  """What run_log.describe keeps of a question and replay needs."""
+  """Of a question's record what replay needs."""
   return {
     "step": step,
+    "seed": [0, step],
+    "num_tests": 4,
     "problem": {
       "id": question,
       "question": "Add the positive ones.",
@@ -45,10 +47,10 @@ def record(step, question="q"):
 
 @pytest.fixture
 def dump(tmp_path):
-  path = tmp_path / "rollouts.jsonl"
-  rows = [record(0), record(0, "p"), record(1)]
-  path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-  return path
+  writer = dumps.DumpWriter(tmp_path / dumps.FILE)
+  writer.write(0, [record(0), record(0, "p")])
+  writer.write(1, [record(1)])
+  return writer.path
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,8 @@ def pool():
 
 def test_settings_differ_where_they_should(dump, pool):
   steps = replay.load_dump(dump)
-  assert [(s.step, len(s.problems)) for s in steps] == [(0, 2), (1, 1)]
+  assert [s.step for s in steps] == [0, 1]
+  assert [[len(r.problems) for r in s.rounds] for s in steps] == [[2], [1]]
   paper = list(replay.replay(make_config(), steps, pool))
   again = list(replay.replay(make_config(), steps, pool))
   for a, b in zip(paper, again):
@@ -93,13 +96,13 @@ def test_advantages_are_of_groups(dump, pool):
   [
     ("", "no rollouts"),
     ('{"step": 3, "codes": []}\n', "step 3"),
-    ("{}\nnot json\n{}\n", "not JSON"),
+    ("not json\n{}\n", "byte 0, line 1: not JSON"),
   ],
 )
 def test_a_file_that_is_no_dump(tmp_path, text, words):
-  path = tmp_path / "x.jsonl"
-  path.write_text(text)
-  with pytest.raises(ValueError, match=words):
+  path = tmp_path / "x.jsonl.zst"
+  path.write_bytes(zstandard.compress(text.encode()))
+  with pytest.raises(ValueError, match=rf"x\.jsonl\.zst: .*{words}"):
     replay.load_dump(path)
 
 
@@ -123,7 +126,6 @@ def test_the_command_shows_both_sides(dump, tmp_path):
 
 
 def test_exported_tests_are_the_books_and_the_accepted_ones(tmp_path):
-  path = tmp_path / "rollouts.jsonl"
   tests = [
     ("solve([1])", "1", "pass", "pass"),
     ("solve([2])", "2", "pass", "fail"),
@@ -137,8 +139,9 @@ def test_exported_tests_are_the_books_and_the_accepted_ones(tmp_path):
   for code in row["codes"]:
     for each in code["suites"]:
       each["tests"] = suite
-  path.write_text(json.dumps(row) + "\n")
-  written = export.validated_tests(path)
+  writer = dumps.DumpWriter(tmp_path / dumps.FILE)
+  writer.write(0, [row])
+  written = export.validated_tests(writer.path)
   assert [t.call for t in written["q"]] == ["solve([1])", "solve([2])"]
   known = [
     Problem(
@@ -157,5 +160,14 @@ def test_exported_tests_are_the_books_and_the_accepted_ones(tmp_path):
 
 
 def test_a_workdir_without_a_checkpoint_is_named(tmp_path):
-  with pytest.raises(FileNotFoundError, match="no checkpoint below"):
+  with pytest.raises(checkpoint.CheckpointError, match="no checkpoint below"):
     checkpoint.read_book(tmp_path)
+
+
+def test_another_number_of_tests_than_asked_for_is_refused(dump, tmp_path):
+  config = make_config(**{"rollout.tests": 8})
+  said = (
+    "rollout.tests is 8, but the suites of the dump's step 0 were asked for 4"
+  )
+  with pytest.raises(ValueError, match=said):
+    replay.replay(config, replay.load_dump(dump), pool=None)

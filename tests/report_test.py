@@ -13,7 +13,7 @@ import sys
 import pytest
 from example_run import HOSTILE, rollout_row, write_run
 
-from codea1_jax import jsonl, report
+from codea1_jax import dumps, jsonl, report
 
 
 class _Page(html.parser.HTMLParser):
@@ -123,7 +123,7 @@ def test_missing_files_are_said(tmp_path):
   text = _Page(report.render_report(tmp_path)).visible
   assert "This run has no config.json" in text
   assert "eval.jsonl is missing" in text
-  assert "no rollouts.jsonl" in text
+  assert "no rollouts.jsonl.zst" in text
   assert "Not recorded in this run: Held-out pass rate" in text
 
 
@@ -151,10 +151,11 @@ def test_page_stays_under_its_bound_with_oldest_and_newest(
 ):
   monkeypatch.setattr(report, "MAX_BYTES", 150_000)
   write_run(tmp_path, steps=1)
-  (tmp_path / "rollouts.jsonl").unlink()
-  writer = jsonl.JsonlWriter(tmp_path / "rollouts.jsonl")
+  (tmp_path / dumps.FILE).unlink()
+  writer = dumps.DumpWriter(tmp_path / dumps.FILE)
   for step in range(1, 21):
-    writer.write(step, rollout_row(step, "<" * 500))  # six bytes each in JSON
+    marker = "<" * 500  # six bytes each in JSON
+    writer.write(step, [rollout_row(step, marker)])
   page = report.render_report(tmp_path)
   assert 90_000 < len(page.encode()) < 150_000
   steps = [r["step"] for r in _Page(page).data("rollout-data")]
@@ -170,8 +171,8 @@ def test_page_stays_under_its_bound_with_oldest_and_newest(
 def test_a_rollout_too_large_is_passed_over(tmp_path, monkeypatch):
   monkeypatch.setattr(report, "MAX_BYTES", 100_000)
   write_run(tmp_path, steps=1)
-  writer = jsonl.JsonlWriter(tmp_path / "rollouts.jsonl")
-  writer.write(2, rollout_row(7, suites=500))
+  writer = dumps.DumpWriter(tmp_path / dumps.FILE)
+  writer.write(2, [rollout_row(7, suites=500)])
   steps = [
     r["step"]
     for r in _Page(report.render_report(tmp_path)).data("rollout-data")
@@ -183,7 +184,7 @@ def test_long_texts_are_cut_and_say_so(tmp_path):
   write_run(tmp_path, steps=1)
   rollout = rollout_row(1, "x" * 10_000)
   rollout["codes"][0]["suites"][0]["tests"][0]["predicted"] = "1" * 700
-  jsonl.JsonlWriter(tmp_path / "rollouts.jsonl").write(1, rollout)
+  dumps.DumpWriter(tmp_path / dumps.FILE).write(1, [rollout])
   seen = _Page(report.render_report(tmp_path)).data("rollout-data")[-1]
   source = rollout["codes"][0]["source"]
   note = f" [... {len(source) - 6000} characters left out]"

@@ -4,14 +4,24 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from codea1_jax import checkpoint, jsonl, metrics
+from codea1_jax import checkpoint, dumps, jsonl, metrics
+
+# That hold one object a line.
+NAMES = ("metrics.jsonl", "eval.jsonl", dumps.FILE)
+
+
+def read(path):
+  """All lines of such a file."""
+  if path.name == dumps.FILE:
+    return list(dumps.read_dump(path))
+  return jsonl.read_jsonl(path)
 
 
 def timeless(path):
   """A run's lines, but for what the machine decides."""
   return [
     {k: v for k, v in row.items() if not metrics.is_measured(k)}
-    for row in jsonl.read_jsonl(path)
+    for row in read(path)
   ]
 
 
@@ -29,7 +39,7 @@ def arrays(workdir):
 
 def assert_identical(workdir, wanted):
   """Files, book and arrays of two runs are equal to the last bit."""
-  for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl"):
+  for name in NAMES:
     assert timeless(workdir / name) == timeless(wanted / name), name
   ours, theirs = (checkpoint.find(str(path)) for path in (workdir, wanted))
   assert ours.step == theirs.step

@@ -9,13 +9,14 @@ import jax
 import numpy as np
 import optax
 import pytest
-from run_files import timeless
+from run_files import NAMES, read, timeless
 from small_runs import small_config
 
 from codea1_jax import (
   assembly,
   checkpoint,
   devices,
+  dumps,
   game,
   groups,
   jsonl,
@@ -78,18 +79,17 @@ def test_same_seed_same_numbers(tmp_path):
   for role in ("code", "test"):  # still the reference itself
     assert rows[0][f"{role}/kl"] == pytest.approx(0, abs=1e-6)
     assert rows[1][f"{role}/kl"] > 0
-  check_replay(whole)
+  check_replay(small_config(), whole)
 
 
-def check_replay(workdir):
+def check_replay(config, workdir):
   """The dump of a run, judged without its models, gives what the run had."""
-  records = jsonl.read_jsonl(workdir / "rollouts.jsonl")
+  records = read(workdir / dumps.FILE)
   assert len(records[0]["codes"]) == 4
   assert len(records[0]["codes"][0]["suites"]) == 3
-  config = small_config()
   with assembly.open_pool(config.sandbox) as pool:
     steps = list(
-      replay.replay(config, replay.load_dump(workdir / "rollouts.jsonl"), pool)
+      replay.replay(config, replay.load_dump(workdir / dumps.FILE), pool)
     )
   for step in steps:
     ours = [r for r in records if r["step"] == step.step]
@@ -186,11 +186,12 @@ def test_all_variants_together(tmp_path):
     patch.setattr(trainer, "RunLog", StopAfterOne)
     trainer.train(config, halves)
   trainer.train(config, halves)
-  for name in ("metrics.jsonl", "eval.jsonl", "rollouts.jsonl"):
+  for name in NAMES:
     assert timeless(halves / name) == timeless(whole / name), name
 
+  check_replay(config, whole)
   row, _ = jsonl.read_jsonl(whole / "metrics.jsonl")
-  dumped = jsonl.read_jsonl(whole / "rollouts.jsonl")
+  dumped = read(whole / dumps.FILE)
   records = [record for record in dumped if record["step"] == 0]
   assert row["rollout/questions"] == len(records)
   assert 3 < len(records) <= 6
