@@ -157,7 +157,7 @@ def _code(
     + "  ".join(
       [
         f"reward {_number(code['reward'])}",
-        "load " + terminal.paint(code["load"], _STYLES.get(code["load"], "")),
+        "load " + terminal.paint(*_verdict(code["load"])),
         *(["selected"] if code["selected"] else []),
         _length(code),
       ]

@@ -34,11 +34,11 @@ def test_steps(path):
   # Codes 0.5, 0 and one masked; of each question four suites, 0.41 and 0.75.
   # Verdicts of 3 questions: 2 codes with 2 suites of 5 verdicts each, what was
   # replayed to three codes, and two codes that do not load.
-  assert " ".join(rows[0].split()) == (
-    "1 3 0.25 0.41 0.75 pass 30, fail 18, error 12,"
-  )
   text = " ".join(" ".join(rows).split())
-  assert "invalid 9, timeout 12, infrastructure 3 21 3 0.25" in text
+  assert text.startswith(
+    "1 3 0.25 0.41 0.75 pass 30, fail 18, error 12, invalid 9, timeout 12,"
+    " infrastructure 3 21 3 0.25"
+  )
   assert [row.split()[0] for row in rows if row[:6].strip()] == [
     "1", "21", "41"
   ]  # fmt: skip
@@ -73,7 +73,7 @@ def test_a_question(path, question):
     "- error    f(None)     0          -",
     "timeout    f([9] * 9)  81         81      CPU time above the limit",
   ):
-    assert f"    {row}\n" in text
+    assert row.split() in [line.split() for line in lines]
   assert "Code 1  reward 0.00  load invalid  29 tokens, cut\n" in text
   assert "  no function f\n" in text
   assert "Code 2  reward -  load infrastructure  29 tokens\n" in text

@@ -82,7 +82,7 @@ def test_a_table_cuts_its_widest_columns_into_lines(width):
   shown = Terminal(width).table(("verdict", "call", "oracle"), rows, indent=4)
   assert all(cells(line) <= width for line in shown)
   assert "".join(re.findall(r"[日本fe\u0301()]+", "".join(
-    line[13:-1] for line in shown[1:-1]
+    line[13:] for line in shown[1:-1]
   ))) == call  # fmt: skip
   assert shown[0].split() == ["verdict", "call", "oracle"]
   assert shown[1].startswith("    fail") and shown[1].endswith("1")
