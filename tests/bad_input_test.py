@@ -93,6 +93,11 @@ def test_out_of_range(tmp_path, field, value):
     ),
     ({"grpo.entropy_coef": float("nan")}, "entropy_coef"),
     ({"quality.rules": ("dull",)}, "trivial, duplicate, stale"),
+    ({"guards.action": "shout"}, "warn, stop, off"),
+    ({"guards.max_zero_variance": 1.5}, "max_zero_variance is 1.5"),
+    ({"guards.steps": 0}, "guards.steps is 0"),
+    ({"profile_steps": (3,)}, r"profile_steps is \(3,\), must be \(first, c"),
+    ({"profile_steps": (3, -1)}, "must be .first, count"),
   ],
 )
 def test_fields_that_do_not_go_together(changes, words):

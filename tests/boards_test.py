@@ -190,4 +190,4 @@ def test_wandb_for_real_without_a_network(tmp_path, monkeypatch):
     assert float(row["eval/x"]) == 0.5
   id_ = (tmp_path / "wandb_id").read_text().strip()
   names = [p.name for p in (tmp_path / "wandb").glob("offline-run-*")]
-  assert len(names) == 2 and all(name.endswith(id_) for name in names)
+  assert len(names) == 2 and all(id_ in name for name in names)

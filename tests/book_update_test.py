@@ -5,6 +5,7 @@ import collections
 import hypothesis
 from hypothesis import strategies as st
 
+from codea1_jax.book_update import Turnover
 from codea1_jax.mistake_book import BookEvent, MistakeBook
 from codea1_jax.types import TestCase
 
@@ -56,6 +57,26 @@ def test_quality_is_what_the_test_has_shown():
   assert contents(book)[-1] == (1, 1, 1.0)
   book = after(book, {"replayed_passed": [1]}, {"newly_accepted": [1]})
   assert contents(book)[-1] == (1, 1, 0.6)
+
+
+def test_turnover_by_hand():
+  book = after(MistakeBook(3, 4), {"newly_failed": [1, 2, 2, 3]})
+  _, turnover = book.updated(
+    [
+      event(replayed_passed=[1, 2], quarantined=[(3, "wrong")]),
+      event(newly_failed=[4, 4, 5, 5]),  # beside 2, which has one gain left
+      event("r", newly_failed=[1, 1, 6]),
+    ]
+  )
+  # Of five for four places, 2 was failed longest ago.
+  assert turnover == Turnover(added=4, resolved=1, evicted=1, withdrawn=1)
+  # Of four for a question's three places the last to come is as good as 2.
+  book, turnover = book.updated([event(newly_failed=[4])])
+  assert turnover == Turnover(added=1, evicted=1) and book.size == 3
+  # Resolved and back at once: nothing came, nothing went.
+  both = event(replayed_passed=[4], newly_failed=[4])
+  assert book.updated([both])[1] == Turnover()
+  assert MistakeBook().updated([]) == (MistakeBook(num_updates=1), Turnover())
 
 
 def test_the_archive_keeps_the_newest_resolved_tests():
@@ -219,7 +240,10 @@ def test_updates_are_pure_bounded_and_survive_json(steps, bounds):
   book = MistakeBook(**bounds)
   for events in steps:
     before = book.to_json()
-    new = book.update(events)
+    new, turnover = book.updated(events)
+    assert min(turnover) >= 0
+    gone = turnover.resolved + turnover.evicted + turnover.withdrawn
+    assert new.size - book.size == turnover.added - gone
     assert book.to_json() == before
     assert new == book.update(events)
     assert new.size <= book.max_total

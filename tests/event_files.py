@@ -1,7 +1,24 @@
-"""Reads back what boards have been sent, as TensorBoard and wandb would."""
+"""Reads back what boards and profiles hold, as their viewers would."""
 
+import gzip
+import json
 import pathlib
 import struct
+from typing import Any
+
+STAGES = ("rollout", "sandbox", "score", "update")
+
+
+def traces(directory: pathlib.Path) -> list[list[dict[str, Any]]]:
+  """For each trace the named events that are of steps and stages."""
+  return [
+    [
+      event
+      for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+      if event.get("name") in ("train", *STAGES)
+    ]
+    for path in sorted(directory.glob("plugins/profile/*/*.trace.json.gz"))
+  ]
 
 
 def scalars(directory: pathlib.Path) -> dict[tuple[str, int], list[float]]:

@@ -5,6 +5,7 @@ import pytest
 from small_runs import make_config
 
 from codea1_jax import judging, parsing, rewards, verification
+from codea1_jax.book_update import Turnover
 from codea1_jax.mistake_book import BookEvent, MistakeBook
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem, TestCase
@@ -58,6 +59,9 @@ def test_a_step_by_hand(pool):
   assert got.reward.code.tolist() == [[1.0, 0.75]]
   assert got.selected.tolist() == [[1]]  # the suites of the wrong code differ
   assert [e.test for e in got.book.entries("largest")] == [EMPTY]
+  assert got.turnover == Turnover(added=1)
+  twice = judging.join([got, got])
+  assert twice.turnover == Turnover(added=2)
 
 
 def test_replayed_tests_count_and_are_resolved(pool):
@@ -74,6 +78,7 @@ def test_replayed_tests_count_and_are_resolved(pool):
     make_config(**{"book.enabled": False}), [WRONG], [harmless], book, pool
   )
   assert off.reward.code.tolist() == [[1.0]] and off.book is book
+  assert got.turnover == Turnover(resolved=1) and off.turnover == Turnover()
 
 
 def test_a_test_that_the_ground_truth_contradicts_goes_to_quarantine(pool):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -50,6 +51,19 @@ def _zygotes(pool):
   manager = pool._client._process.pid
   with open(f"/proc/{manager}/task/{manager}/children") as file:
     return [int(pid) for pid in file.read().split()]
+
+
+def test_usage_counts_jobs_and_the_seconds_they_take(pool):
+  jobs, seconds = pool.usage
+  slow = "import time\ndef f(x): time.sleep(0.1)"
+  started = time.monotonic()
+  pool.run([Job(slow, "f", ("f(1)",)), Job(_DOUBLE, "f", ("f(2)",))])
+  pool.oracle([Job(_DOUBLE, "f", ("f(3)",))])
+  now, now_s = pool.usage
+  assert now - jobs == 4  # an oracle's job runs twice
+  assert 0.1 <= now_s - seconds <= time.monotonic() - started
+  time.sleep(0.05)
+  assert pool.usage == (now, now_s)
 
 
 def test_each_kind_of_call_verdict(pool):

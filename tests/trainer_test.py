@@ -5,6 +5,7 @@ import json
 import os
 import signal
 
+import event_files
 import jax
 import numpy as np
 import optax
@@ -58,8 +59,15 @@ class StopAfterOne(run_log.RunLog):
 
 def test_same_seed_same_numbers(tmp_path):
   whole, again = tmp_path / "whole", tmp_path / "again"
+  watched = {
+    "logging.tensorboard": True,
+    "logging.peak_tflops": 0.1,
+    "profile_steps": (1, 1),
+  }
   trainer.train(small_config(), whole)
-  trainer.train(small_config(), again)
+  trainer.train(small_config(**watched), again)
+  check_boards(again)
+  check_usage(again)
   assert timeless(whole / "metrics.jsonl") == timeless(again / "metrics.jsonl")
   assert timeless(whole / "eval.jsonl") == timeless(again / "eval.jsonl")
   rows = jsonl.read_jsonl(whole / "metrics.jsonl")
@@ -80,6 +88,48 @@ def test_same_seed_same_numbers(tmp_path):
     assert rows[0][f"{role}/kl"] == pytest.approx(0, abs=1e-6)
     assert rows[1][f"{role}/kl"] > 0
   check_replay(small_config(), whole)
+
+
+def check_boards(workdir):
+  """TensorBoard shows every number of the JSONL files, once."""
+  pytest.importorskip("tensorboardX")
+  expected = {
+    (key, row["step"]): [pytest.approx(value, rel=1e-6)]
+    for name in ("metrics.jsonl", "eval.jsonl")
+    for row in jsonl.read_jsonl(workdir / name)
+    for key, value in row.items()
+    if key != "step"
+  }
+  assert len(expected) > 100
+  assert event_files.scalars(workdir / "tensorboard") == expected
+
+
+def check_usage(workdir):
+  """What a step costs adds up, and its stages are in the trace."""
+  rows = jsonl.read_jsonl(workdir / "metrics.jsonl")
+  for row in rows:
+    stages = [row[f"time/{s}_s"] for s in event_files.STAGES]
+    assert 0.9 * row["time/step_s"] < sum(stages) <= row["time/step_s"]
+    idle = row["idle/device"] + row["idle/sandbox"]
+    assert idle == pytest.approx(2 - sum(stages) / row["time/step_s"])
+    assert row["sandbox/exec_per_s"] > 1
+    assert 0 < row["mfu/step"] < row["mfu/update"] + row["mfu/rollout"]
+    assert 0 < row["memory/host_gib"] < 16
+    for role in ("code", "test"):
+      seen, trained = (
+        row[f"{role}/tokens/{n}"] for n in ("sampled", "trained")
+      )
+      assert 0 < trained <= seen
+      lengths = [row[f"{role}/length/{n}"] for n in ("mean", "p90", "max")]
+      assert lengths == sorted(lengths)
+  # One code of four trains its three suites.
+  assert row["test/tokens/trained"] < row["test/tokens/sampled"] / 2
+  (events,) = event_files.traces(workdir / "profile")
+  named = {event["name"] for event in events}
+  assert named == {"train", *event_files.STAGES}
+  (step,) = [event for event in events if event["name"] == "train"]
+  assert step["args"]["step_num"] == "1"
+  assert step["dur"] / 1e6 == pytest.approx(rows[1]["time/step_s"], rel=0.1)
 
 
 def check_replay(config, workdir):
@@ -137,6 +187,9 @@ def test_baselines(changes, untouched, tmp_path):
     assert row.get("book/size") == book[config.method]
   else:
     assert row["book/size"] > 0
+  samples = config.method != "sft"
+  assert ("rollout/tokens_per_s" in row) == samples
+  assert ("idle/device" in row) and row["update/tokens_per_s"] > 0
   with assembly.open_run(config, tmp_path) as run:
     with checkpoint.Checkpoints(tmp_path, 1) as saved:
       state = saved.restore(run.initial_state(), run.parallel)
@@ -178,6 +231,7 @@ def test_all_variants_together(tmp_path):
       "evaluation.samples": 2,
       "evaluation.collaboration": 2,
       "evaluation.train_pass_rate": True,
+      "logging.tensorboard": True,
     },
   )
   whole, halves = tmp_path / "whole", tmp_path / "halves"
@@ -189,6 +243,7 @@ def test_all_variants_together(tmp_path):
   for name in NAMES:
     assert timeless(halves / name) == timeless(whole / name), name
 
+  check_boards(halves)
   check_replay(config, whole)
   row, _ = jsonl.read_jsonl(whole / "metrics.jsonl")
   dumped = read(whole / dumps.FILE)
