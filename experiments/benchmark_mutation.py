@@ -27,7 +27,7 @@ _MOST = flags.DEFINE_integer("most_mutants", 200, "Larger ones are left out.")
 _WORKERS = flags.DEFINE_integer("workers", 0, "Of ours; 0: the cores.")
 _CONFIG = """
 [cosmic-ray]
-module-path = "code.py"
+module-path = "mutated.py"
 timeout = {seconds}
 excluded-modules = []
 test-command = "{python} tests.py"
@@ -48,8 +48,10 @@ def passing(rows):
 
 def theirs(program: str, tests: str, folder: pathlib.Path):
   """{(operator, occurrence): killed} and the seconds of cosmic-ray's exec."""
-  (folder / "code.py").write_text(program)
-  (folder / "tests.py").write_text(f"from code import *\n{tests}")
+  (folder / "mutated.py").write_text(program)
+  # All names, also those that `import *` leaves out.
+  whole = f"import mutated\nglobals().update(vars(mutated))\n{tests}"
+  (folder / "tests.py").write_text(whole)
   (folder / "config.toml").write_text(
     _CONFIG.format(seconds=mutation.REFERENCE_S, python=sys.executable)
   )
