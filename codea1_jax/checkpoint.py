@@ -86,11 +86,12 @@ class Checkpoints:
     """
     if state.step in self._manager.all_steps():
       return
+    # Texts: to walk through all of a large book would hold up the next step.
     game = {
       "step": state.step,
       "config": json.loads(config.to_json()) if config else None,
-      "book": json.loads(state.book.to_json()),
-      "pass_rates": json.loads(state.pass_rates.to_json()),
+      "book": state.book.to_json(),
+      "pass_rates": state.pass_rates.to_json(),
     }
     try:
       self._manager.save(
@@ -357,8 +358,8 @@ def _state(restored: Any, parallel: Mapping[str, Parallel]) -> RunState:
 def _game(saved: Mapping[str, Any]) -> dict[str, Any]:
   return {
     "step": saved["step"],
-    "book": MistakeBook.from_json(json.dumps(saved["book"])),
-    "pass_rates": PassRates.from_json(json.dumps(saved["pass_rates"])),
+    "book": MistakeBook.from_json(saved["book"]),
+    "pass_rates": PassRates.from_json(saved["pass_rates"]),
   }
 
 
