@@ -82,9 +82,7 @@ def render_comparison(workdirs: Sequence[str | os.PathLike]) -> str:
     ValueError: fewer than two, too many, the same twice, or as `render_report`.
   """
   runs = report_compare.read(workdirs)
-  figures, chart_data = report_charts.compare(
-    {label: (run.training, run.evaluations) for label, run in runs.items()}
-  )
+  figures, chart_data = report_compare.curves(runs)
   parts = {
     "title": _escape(" / ".join(runs)),
     "summary": f"{len(runs)} runs side by side.",

@@ -84,47 +84,7 @@ _PANELS = (
 )
 
 
-# Of several runs: what one compares, a line a run.
-_COMPARED = (
-  ("Reward of the Code LLM", "code/reward/mean", ""),
-  ("Reward of the Test LLM", "test/reward/mean", ""),
-  (
-    "Held-out pass rate of the Code LLM, sampled",
-    "eval/code/sampled_pass_rate",
-    "%",
-  ),
-  ("Held-out pass rate, greedy", "eval/code/greedy_pass_rate", "%"),
-  ("Valid tests, held out", "eval/test/validity", "%"),
-  ("Kill rate, held out", "eval/test/kill_rate", "%"),
-  ("Valid tests in training", "test/validity", "%"),
-  ("Attack rate in training", "test/attack_rate", "%"),
-  ("Tests in the Mistake Book", "book/size", ""),
-  ("Entropy of the Code LLM", "code/entropy", ""),
-  ("Entropy of the Test LLM", "test/entropy", ""),
-  ("Seconds a step", "time/step_s", " s"),
-)
 MOST_RUNS = 8  # as many colors as the page has
-
-
-def compare(
-  runs: Mapping[str, tuple[list[dict], list[dict]]],
-) -> tuple[str, list[dict[str, Any]]]:
-  """As `draw`, of several runs, by their labels: rows of metrics.jsonl and of
-  eval.jsonl."""
-  merged: dict[float, dict] = {}
-  for place, sources in enumerate(runs.values()):
-    for step, row in _merge(*sources).items():
-      known = {f"{place}:{key}": value for key, value in row.items()}
-      merged.setdefault(step, {}).update(known)
-  panels = [
-    Panel(
-      title,
-      tuple((f"{i}:{key}", label) for i, label in enumerate(runs)),
-      unit,
-    )
-    for title, key, unit in _COMPARED
-  ]
-  return _draw(panels, dict(sorted(merged.items())))
 
 
 def draw(
@@ -140,13 +100,14 @@ def draw(
     The figures as HTML, and what the page's script reads out at a step: for
     each figure its plot range, unit, steps and values.
   """
-  rows = _merge(training, evaluations)
-  return _draw((*_PANELS, _stage_times(rows)), rows)
+  rows = merge_rows(training, evaluations)
+  return draw_panels((*_PANELS, _stage_times(rows)), rows)
 
 
-def _draw(
+def draw_panels(
   panels: Iterable[Panel], rows: Mapping[float, Mapping]
 ) -> tuple[str, list[dict[str, Any]]]:
+  """As `draw`, of any panels and of rows by their steps, in order."""
   span = (min(rows), max(rows)) if rows else (0.0, 1.0)
   figures, data, missing = [], [], []
   for panel in panels:
@@ -164,7 +125,7 @@ def _draw(
   return f"<div class=charts>{''.join(figures)}</div>{note}", data
 
 
-def _merge(*sources: Iterable[Mapping[str, Any]]) -> dict[float, dict]:
+def merge_rows(*sources: Iterable[Mapping[str, Any]]) -> dict[float, dict]:
   """All rows by step; a step written twice keeps what was written last."""
   rows = {}
   for row in (row for source in sources for row in source):

@@ -10,6 +10,25 @@ from typing import Any
 
 from codea1_jax import jsonl, metrics, report_charts
 
+# What one compares: title, metric, unit.
+_COMPARED = (
+  ("Reward of the Code LLM", "code/reward/mean", ""),
+  ("Reward of the Test LLM", "test/reward/mean", ""),
+  (
+    "Held-out pass rate of the Code LLM, sampled",
+    "eval/code/sampled_pass_rate",
+    "%",
+  ),
+  ("Held-out pass rate, greedy", "eval/code/greedy_pass_rate", "%"),
+  ("Valid tests, held out", "eval/test/validity", "%"),
+  ("Kill rate, held out", "eval/test/kill_rate", "%"),
+  ("Valid tests in training", "test/validity", "%"),
+  ("Attack rate in training", "test/attack_rate", "%"),
+  ("Tests in the Mistake Book", "book/size", ""),
+  ("Entropy of the Code LLM", "code/entropy", ""),
+  ("Entropy of the Test LLM", "test/entropy", ""),
+  ("Seconds a step", "time/step_s", " s"),
+)
 _FEW = 12  # differing fields that are shown at once
 
 
@@ -38,6 +57,26 @@ def read(workdirs: Sequence[str | os.PathLike]) -> dict[str, Rows]:
   while len({path.parts[-size:] for path in paths}) < len(paths):
     size += 1
   return {str(pathlib.Path(*p.parts[-size:])): _read(p) for p in paths}
+
+
+def curves(runs: Mapping[str, Rows]) -> tuple[str, list[dict[str, Any]]]:
+  """As `report_charts.draw`, a line a run."""
+  merged: dict[float, dict] = {}
+  for place, run in enumerate(runs.values()):
+    for step, row in report_charts.merge_rows(
+      run.training, run.evaluations
+    ).items():
+      known = {f"{place}:{key}": value for key, value in row.items()}
+      merged.setdefault(step, {}).update(known)
+  panels = [
+    report_charts.Panel(
+      title,
+      tuple((f"{i}:{key}", label) for i, label in enumerate(runs)),
+      unit,
+    )
+    for title, key, unit in _COMPARED
+  ]
+  return report_charts.draw_panels(panels, dict(sorted(merged.items())))
 
 
 def differing_fields(runs: Mapping[str, Rows]) -> str:

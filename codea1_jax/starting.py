@@ -8,7 +8,7 @@ from typing import Any
 
 from codea1_jax import assembly, checkpoint, checks
 from codea1_jax.assembly import InputError, Run
-from codea1_jax.checkpoint import Checkpoints
+from codea1_jax.checkpointing import Checkpoints
 from codea1_jax.train_state import RunState
 
 

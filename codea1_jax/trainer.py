@@ -20,7 +20,7 @@ from codea1_jax import (
   writing,
 )
 from codea1_jax.assembly import Run
-from codea1_jax.checkpoint import Checkpoints
+from codea1_jax.checkpointing import Checkpoints
 from codea1_jax.profiling import Profile
 from codea1_jax.run_log import Leave, RunLog, Stop
 from codea1_jax.starting import AFRESH, Start

@@ -16,7 +16,8 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from codea1_jax import assembly, trainer
-from codea1_jax.checkpoint import CheckpointError, Checkpoints
+from codea1_jax.checkpoint import CheckpointError
+from codea1_jax.checkpointing import Checkpoints
 from codea1_jax.run_log import Stop
 from experiments import command_line
 

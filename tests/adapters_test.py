@@ -10,7 +10,7 @@ from small_runs import small_config
 
 from codea1_jax import (
   assembly,
-  checkpoint,
+  checkpointing,
   checks,
   devices,
   jsonl,
@@ -41,7 +41,7 @@ def trained(tmp_path_factory):
     )
     trainer.train(lora_config(), workdir)
     with assembly.open_run(lora_config(), workdir) as run:
-      with checkpoint.Checkpoints(workdir, 2) as saved:
+      with checkpointing.Checkpoints(workdir, 2) as saved:
         state = saved.restore(run.initial_state(), run.parallel)
       yield workdir, run, state
 

@@ -16,7 +16,8 @@ from codea1_jax import (
   train_state,
 )
 from codea1_jax.book_update import BookEntry
-from codea1_jax.checkpoint import CheckpointError, Checkpoints
+from codea1_jax.checkpoint import CheckpointError
+from codea1_jax.checkpointing import Checkpoints
 from codea1_jax.mistake_book import MistakeBook
 from codea1_jax.models import convert
 from codea1_jax.tiny import DATA

@@ -23,7 +23,7 @@ from codea1_jax import (
   trainer,
   writing,
 )
-from codea1_jax.checkpoint import Checkpoints
+from codea1_jax.checkpointing import Checkpoints
 from codea1_jax.sandbox import SandboxPool
 
 STAGES = {

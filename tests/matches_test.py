@@ -7,7 +7,7 @@ import pytest
 from small_runs import small_config
 
 from codea1_jax import assembly, devices, matches, problems, subjects
-from codea1_jax.checkpoint import Checkpoints
+from codea1_jax.checkpointing import Checkpoints
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.tiny import DATA
 

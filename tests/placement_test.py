@@ -9,6 +9,7 @@ from small_runs import small_config
 from codea1_jax import (
   assembly,
   checkpoint,
+  checkpointing,
   checks,
   devices,
   dumps,
@@ -84,7 +85,7 @@ def test_adapters_on_a_mesh(tmp_path):
   for workdir, changes in (("one", MESH), ("mesh", {})):
     config = small_config(**LORA, **changes)
     with assembly.open_run(config, tmp_path / f"{workdir}_again") as run:
-      with checkpoint.Checkpoints(tmp_path / workdir, 2) as saved:
+      with checkpointing.Checkpoints(tmp_path / workdir, 2) as saved:
         state = saved.restore(run.initial_state(), run.parallel)
       assert state.step == 2
       restored.append(run.parallel["test"].fetch(state.test))

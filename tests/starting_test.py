@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 from small_runs import small_config
 
-from codea1_jax import assembly, checkpoint, devices, problems, starting
+from codea1_jax import (
+  assembly,
+  checkpoint,
+  devices,
+  mistake_book,
+  problems,
+  starting,
+)
 from codea1_jax.assembly import InputError
-from codea1_jax.checkpoint import Checkpoints
+from codea1_jax.checkpointing import Checkpoints
 from codea1_jax.starting import Start
 
 CHANGED = {"code.optimizer.learning_rate": 1e-5, "num_steps": 9}
@@ -54,7 +61,7 @@ def other(tmp_path_factory):
       jax.tree.map(lambda leaf, by=by: leaf + by, policy)
       for by, policy in ((1, state.code), (2, state.test))
     )
-    book = checkpoint.MistakeBook(num_updates=7)
+    book = mistake_book.MistakeBook(num_updates=7)
     state = state.replace(code=code, test=test, book=book, step=5)
     saved.save(state, run.parallel, config)
   return workdir, state

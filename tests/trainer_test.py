@@ -16,6 +16,7 @@ from small_runs import small_config
 from codea1_jax import (
   assembly,
   checkpoint,
+  checkpointing,
   devices,
   dumps,
   game,
@@ -191,7 +192,7 @@ def test_baselines(changes, untouched, tmp_path):
   assert ("rollout/tokens_per_s" in row) == samples
   assert ("idle/device" in row) and row["update/tokens_per_s"] > 0
   with assembly.open_run(config, tmp_path) as run:
-    with checkpoint.Checkpoints(tmp_path, 1) as saved:
+    with checkpointing.Checkpoints(tmp_path, 1) as saved:
       state = saved.restore(run.initial_state(), run.parallel)
     moved = {
       role: any(
@@ -261,7 +262,7 @@ def test_all_variants_together(tmp_path):
     assert 0 < scores["eval/code/chosen_pass_rate"] <= 1
   with assembly.open_run(config, whole) as run:
     assert run.code.reference is None
-    with checkpoint.Checkpoints(whole, 1) as saved:
+    with checkpointing.Checkpoints(whole, 1) as saved:
       state = saved.restore(run.initial_state(), run.parallel)
   moments = optax.tree_utils.tree_get(state.code.opt_state, "nu")
   assert {leaf.dtype.name for leaf in jax.tree.leaves(moments)} == {"bfloat16"}
@@ -290,7 +291,7 @@ def test_checkpoint_holds_the_whole_game(tmp_path):
   trainer.train(config, tmp_path)
   with assembly.open_run(config, tmp_path) as run:
     assert run.resume
-    with checkpoint.Checkpoints(tmp_path, 1) as saved:
+    with checkpointing.Checkpoints(tmp_path, 1) as saved:
       state = saved.restore(run.initial_state(), run.parallel)
   assert state.step == 1 and state.book.size > 0
   assert int(np.asarray(state.code.step)[0]) == 1
