@@ -288,6 +288,7 @@ def _make_player(config, role, policy, params, frozen, still, parallel):
     groups_a_step=groups_a_step(config, role),
     importance_cap=grpo.importance_cap,
     pack_length=grpo.pack_length,
+    max_slots=grpo.share_prompts,
     rows_multiple=parallel.num_groups * grpo.micro_batch_size,
   )
 

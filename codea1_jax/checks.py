@@ -78,6 +78,7 @@ _RANGES = (
   ("grpo.epochs", 1, _MANY),
   ("grpo.micro_batch_size", 1, _MANY),
   ("grpo.pack_length", 0, _MANY),
+  ("grpo.share_prompts", 0, _MANY),
   ("sandbox.workers", 0, 4096),
   ("evaluation.every", 1, _MANY),
   ("evaluation.samples", 1, _MANY),
@@ -173,6 +174,11 @@ def _check_combinations(config: Any) -> None:
       config.lora.rank and len(models) > 1 and config.method != "self_play",
       f"lora.rank is {config.lora.rank}: code.model and test.model must be the"
       f" same base, not {' and '.join(sorted(models))}",
+    ),
+    (
+      grpo_config.pack_length and grpo_config.share_prompts,
+      f"grpo.pack_length is {grpo_config.pack_length} and grpo.share_prompts"
+      f" {grpo_config.share_prompts}: one of them must be 0",
     ),
     (
       config.placement == "split" and config.method != "code_a1",

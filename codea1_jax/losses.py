@@ -79,6 +79,7 @@ def grpo_loss(config: GrpoLossConfig, model_config: qwen.QwenConfig) -> LossFn:
       temperature=config.temperature,
       segments=batch.segments,
       places=batch.places,
+      slots=batch.slots,
     )
     return grpo_objective(config, log_probs, entropy, batch, denominators)
 
@@ -214,6 +215,7 @@ def sft_loss(
       chunk_size=chunk_size,
       segments=batch.segments,
       places=batch.places,
+      slots=batch.slots,
     )
     mask = batch.completion_mask
     loss = grpo.token_mean(-log_probs, mask, denominators)
@@ -224,11 +226,14 @@ def sft_loss(
 
 
 def completion_sequences(batch: UpdateBatch) -> jax.Array | None:
-  """[..., S, T] bool, the completion tokens of each sequence of packed rows;
-  None where a row is one sequence."""
+  """[..., S, T] bool, the completion tokens of each sequence of rows that hold
+  several; None where a row is one sequence."""
   if batch.segments is None:
     return None
-  owners = jnp.take_along_axis(batch.segments, batch.places, axis=-1)
+  if batch.slots is not None:
+    owners = batch.segments[..., batch.slots[0] :]
+  else:
+    owners = jnp.take_along_axis(batch.segments, batch.places, axis=-1)
   numbers = jnp.arange(1, batch.max_segments + 1)[:, None]
   numbers = numbers.reshape((1,) * (owners.ndim - 1) + numbers.shape)
   return owners[..., None, :] == numbers
@@ -245,12 +250,14 @@ def completion_log_probs(
   temperature: float = 1.0,
   segments: jax.Array | None = None,
   places: jax.Array | None = None,
+  slots: tuple[int, int] | None = None,
 ) -> tuple[jax.Array, jax.Array]:
   """Log-probs and entropies [B, T] of the last T of [B, P + T] tokens.
 
   The state at position P - 1 predicts the first completion token; prompt
   states never meet the vocabulary. Of packed rows, of which `segments` and
-  `places` [B, T] tell, the tokens that the states at `places` predict.
+  `places` [B, T] tell, the tokens that the states at `places` predict; behind a
+  shared prompt its last state predicts the first token of every sequence.
   """
   start = tokens.shape[1] - completion_length
   if start < 1:
@@ -258,9 +265,16 @@ def completion_log_probs(
       f"completion_length {completion_length} leaves no prompt in rows of "
       f"{tokens.shape[1]} tokens"
     )
-  hidden = qwen.hidden_states(params, model_config, tokens, valid, segments)
+  hidden = qwen.hidden_states(
+    params, model_config, tokens, valid, segments, slots
+  )
   if places is None:
     states, targets = hidden[:, start - 1 : -1], tokens[:, start:]
+    if slots is not None:
+      by_slot = segments[:, start:].reshape(-1, slots[1])
+      begins = jnp.diff(by_slot, axis=1, prepend=-1) != 0
+      begins = begins.reshape(*targets.shape, 1)
+      states = jnp.where(begins, hidden[:, start - 1 : start], states)
   else:
     states = jnp.take_along_axis(hidden, places[..., None], axis=1)
     targets = jnp.take_along_axis(tokens, places + 1, axis=1)

@@ -79,6 +79,10 @@ def _elements(shapes: Any, cut: Cut) -> dict[str, int]:
   return found
 
 
+# (P, U) of rows of a shared prompt and slots, see qwen.hidden_states.
+Slots = tuple[int, int] | tuple[()]
+
+
 @dataclasses.dataclass(frozen=True)
 class Widths:
   """What a pass over B rows of S tokens makes; elements on one device."""
@@ -89,20 +93,47 @@ class Widths:
   keys: int  # keys that the blocks of queries meet, B K H each
   weights: int  # attention's, of all heads
   bias: int  # attention's mask
+  shared: int  # of the weights, those of a shared prompt
 
   @classmethod
-  def of(cls, model: QwenConfig, rows: int, length: int, cut: Cut) -> "Widths":
-    tokens, blocks = rows * length, list(query_blocks(length))
-    pairs = rows * sum(size * stop for size, stop in blocks)
-    met = rows * sum(stop for _, stop in blocks)
+  def of(
+    cls,
+    model: QwenConfig,
+    rows: int,
+    length: int,
+    cut: Cut,
+    slots: Slots = (),
+  ) -> "Widths":
+    tokens = rows * length
+    pairs, met = _pairs(rows, length)
+    shared = 0  # pairs that need no mask of their own
+    if slots:
+      prompt, slot = slots
+      count = (length - prompt) // slot
+      (first, met), (rest, more) = (
+        _pairs(rows, prompt),
+        _pairs(rows * count, slot),
+      )
+      shared = rows * count * slot * prompt
+      pairs, met = first + rest, met + more + rows * prompt
     return cls(
       stream=tokens * model.hidden_size,
       queries=tokens * model.num_heads * model.head_dim // cut.tensor,
       mlp=tokens * model.intermediate_size // cut.tensor,
       keys=met * model.num_kv_heads * model.head_dim // cut.tensor,
-      weights=pairs * model.num_heads // cut.tensor,
+      weights=(pairs + shared) * model.num_heads // cut.tensor,
       bias=pairs,
+      shared=shared * model.num_heads // cut.tensor,
     )
+
+
+def _pairs(rows: int, length: int) -> tuple[int, int]:
+  """Of queries and the keys that they meet, and such keys by block."""
+  blocks = list(query_blocks(length))
+  return (
+    rows * sum(size * stop for size, stop in blocks),
+    rows * sum(stop for _, stop in blocks),
+  )
 
 
 # Bytes that a backward pass keeps of each layer, and more that it takes at its
@@ -115,32 +146,44 @@ _KEPT = {
   (False, "bfloat16", None): ((29, 13, 15, 8, 8, 0), (0, 0, 17, 0, 0, 0)),
   (True, "float32", "full"): ((0, 0, 0, 0, 0, 0), (34, 15, 36, 3, 4, 0)),
   (True, None, "full"): ((0, 0, 0, 0, 0, 0), (34, 15, 36, 3, 8, 0)),
-  (True, None, "none"): ((22, 10, 20, 4, 10, 0), (27, 21, 40, 15, 4, 0)),
+  (True, None, "none"): ((22, 10, 20, 4, 4, 0), (27, 21, 40, 15, 5, 0)),
   (True, None, "dots"): ((8, 8, 8, 4, 4, 0), (8, 8, 32, 6, 8, 0)),
   (True, None, "dots_no_batch"): ((8, 4, 8, 4, 0, 0), (8, 8, 32, 6, 8, 0)),
 }
 
 
 def forward(
-  model: QwenConfig, rows: int, length: int, cut: Cut, adapted: bool = False
+  model: QwenConfig,
+  rows: int,
+  length: int,
+  cut: Cut,
+  adapted: bool = False,
+  slots: Slots = (),
 ) -> int:
   """Bytes of activations where nothing is kept for a backward pass.
 
   Masks of all layers stand side by side where these are not scanned.
   """
-  width = Widths.of(model, rows, length, cut)
+  width = Widths.of(model, rows, length, cut, slots)
   if model.scan_layers:
-    masks, mlp, stream = 1, 3 + 4 * adapted, 3
+    masks, mlp, stream, shared = 1, 3 + 4 * adapted, 3, 0
   else:
-    masks, mlp, stream = model.num_layers - (not cut.mesh), 3 + 2 * adapted, 5
-  return 4 * (masks * width.bias + mlp * width.mlp + stream * width.stream)
+    masks = model.num_layers - (not cut.mesh)
+    mlp, stream, shared = 3 + 2 * adapted, 5, width.shared
+  sizes = masks * width.bias, mlp * width.mlp, stream * width.stream, shared
+  return 4 * sum(sizes)
 
 
 def backward(
-  model: QwenConfig, rows: int, length: int, cut: Cut, adapted: bool = False
+  model: QwenConfig,
+  rows: int,
+  length: int,
+  cut: Cut,
+  adapted: bool = False,
+  slots: Slots = (),
 ) -> int:
   """Bytes of activations of a forward and a backward pass at their peak."""
-  width = Widths.of(model, rows, length, cut)
+  width = Widths.of(model, rows, length, cut, slots)
   kept, more = _factors(model)
   sizes = [getattr(width, name) for name in _NAMES]
   layer = sum(f * size for f, size in zip(kept, sizes))

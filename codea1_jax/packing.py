@@ -1,11 +1,15 @@
-"""Several whole sequences in a row: an update that computes no padding.
+"""Several whole sequences in a row: an update that computes less.
 
-Loss and gradients are those of the padded rows: no token attends out of its
-sequence, positions begin anew, and averages are those of sequences, not rows.
+`pack_sequences` leaves out the padding, `share_prompts` computes a prompt once
+for its completions. Loss and gradients are those of the padded rows: no token
+attends out of its sequence, positions are those within it, and averages are
+those of sequences, not rows.
 
-Letters: B sequences, P prompt tokens, T completion tokens, R packed rows.
+Letters: B sequences, P prompt tokens, T completion tokens, R packed rows, N
+slots of U tokens behind a shared prompt.
 """
 
+import collections
 from collections.abc import Sequence
 
 import numpy as np
@@ -137,3 +141,105 @@ def _fill(packed, batch, row, sequences) -> None:
     if batch.advantages is not None:
       packed.advantages[row, columns] = batch.advantages[i]
     token, column = end, columns.stop
+
+
+def share_prompts(
+  batch: UpdateBatch,
+  *,
+  max_slots: int,
+  rows_multiple: int,
+  bucket: int,
+  pad_id: int,
+) -> tuple[UpdateBatch, np.ndarray]:
+  """Padded rows -> a prompt and slots of its completions a row.
+
+  A slot has room for the longest completion, or for several shorter ones. As
+  many slots a row as compute the fewest tokens, of the powers of two: each
+  number is compiled by itself. Sequences without a token that is trained on
+  are left out.
+
+  Args:
+    batch: padded, on the host.
+    max_slots: the most of a row.
+    rows_multiple: the number of rows is one of its multiples; the last ones may
+      be empty.
+    bucket: what the lengths of prompts and slots are multiples of.
+    pad_id: the token at padding.
+
+  Returns:
+    The rows, and [B, T] where among their [R * N * U] completion tokens each
+    one of `batch` went; 0 where it went nowhere.
+
+  Raises:
+    ValueError: a sequence without a prompt: no state predicts its first token.
+  """
+  width = batch.tokens.shape[1] - batch.completion_mask.shape[1]
+  lengths = batch.valid[:, width:].sum(1)
+  groups = collections.defaultdict(list)
+  for i in np.flatnonzero((np.asarray(batch.completion_mask) > 0).any(1)):
+    prompt = batch.tokens[i, :width][batch.valid[i, :width]]
+    if not prompt.size:
+      raise ValueError(f"sequence {i} of the batch has no prompt")
+    groups[tuple(prompt.tolist())].append(int(i))
+  prefix = bucket_length(max(map(len, groups), default=1), bucket)
+  slot = max((lengths[i].max() for i in groups.values()), default=1)
+  slot = bucket_length(int(slot), bucket)
+  filled = {
+    prompt: [[indices[i] for i in part] for part in parts]
+    for prompt, indices in groups.items()
+    for parts in [first_fit_decreasing(lengths[indices].tolist(), slot)]
+  }
+  count, rows = _fewest_tokens(
+    list(map(len, filled.values())), prefix, slot, max_slots, rows_multiple
+  )
+  shared = _empty(batch, rows, prefix + count * slot, count * slot, pad_id)
+  shared = shared.replace(places=None, slots=(prefix, slot))
+  went = np.zeros(batch.completion_mask.shape, np.int32)
+  most, row = 1, 0
+  for prompt, parts in filled.items():
+    for first in range(0, len(parts), count):
+      shared.tokens[row, prefix - len(prompt) : prefix] = prompt
+      shared.valid[row, prefix - len(prompt) : prefix] = True
+      part = parts[first : first + count]
+      _fill_slots(shared, batch, row, part, went)
+      most, row = max(most, sum(map(len, part))), row + 1
+  segments = -(-most // _SEGMENTS) * _SEGMENTS
+  return shared.replace(max_segments=segments), went
+
+
+def _fewest_tokens(filled, prefix, slot, max_slots, rows_multiple):
+  """(slots a row, rows): the cheapest, and of equals the one of most slots."""
+
+  def rows(count):
+    needed = sum(-(-slots // count) for slots in filled)
+    return bucket_length(max(needed, 1), rows_multiple)
+
+  choices = [2**i for i in range(max_slots.bit_length())]
+  count = min(choices, key=lambda n: (rows(n) * (prefix + n * slot), -n))
+  return count, rows(count)
+
+
+def _fill_slots(shared, batch, row, parts, went) -> None:
+  """Writes completions of `batch` into the slots of a row, and where to."""
+  prefix, slot = shared.slots
+  width = batch.tokens.shape[1] - batch.completion_mask.shape[1]
+  number = 0
+  for place, sequences in enumerate(parts):
+    column = place * slot
+    for i in sequences:
+      number += 1
+      written = np.flatnonzero(batch.valid[i, width:])
+      columns = slice(column, column + len(written))
+      tokens = slice(prefix + columns.start, prefix + columns.stop)
+      shared.tokens[row, tokens] = batch.tokens[i, width + written]
+      shared.valid[row, tokens] = True
+      shared.segments[row, tokens] = number
+      for name in _TOKEN_FIELDS:
+        if getattr(batch, name) is not None:
+          getattr(shared, name)[row, columns] = getattr(batch, name)[i, written]
+      if batch.advantages is not None:
+        shared.advantages[row, columns] = batch.advantages[i]
+      went[i, written] = row * shared.completion_mask.shape[1] + np.arange(
+        columns.start, columns.stop
+      )
+      column = columns.stop

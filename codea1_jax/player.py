@@ -84,6 +84,7 @@ class Player:
   groups_a_step: int  # groups that one step trains on
   importance_cap: float  # of trainer over sampler; 0 for no correction
   pack_length: int  # tokens of a packed row of an update; 0 for padded rows
+  max_slots: int  # of a row that shares a prompt; 0: none do
   rows_multiple: int  # of which the number of packed rows is one
 
   def full(self, params: Any) -> Any:
@@ -171,14 +172,10 @@ class Player:
     finished = np.array([c.finished for _, c in rows])
     kept = mask & finished if self.mask_cut else mask
     length = batch.completion_mask.shape[1]
-    log_probs, _ = self.score(
-      self.full(params), batch.tokens, batch.valid, length
-    )
-    reference = None
+    score = self._scorer(batch)
+    log_probs, reference = score(self.full(params)), None
     if self.reference is not None:
-      reference, _ = self.score(
-        self.reference.on_devices(), batch.tokens, batch.valid, length
-      )
+      reference = score(self.reference.on_devices())
     completions = [c for _, c in rows]
     sampler = self._sampler_log_probs(completions, length)
     metrics = self._describe(batch, completions, log_probs, sampler)
@@ -201,8 +198,32 @@ class Player:
     )
     return batch, metrics
 
+  def _scorer(self, batch: UpdateBatch) -> Callable[[Any], np.ndarray]:
+    """placed params -> log-probs [B, T] of the padded rows' completions."""
+    if not self.max_slots:
+      return lambda params: self.score(params, batch)[0]
+    shared, places = self._share_prompts(batch)
+
+    def score(params):
+      log_probs, _ = self.score(params, shared)
+      return log_probs.reshape(-1)[places] * batch.completion_mask
+
+    return score
+
+  def _share_prompts(
+    self, batch: UpdateBatch
+  ) -> tuple[UpdateBatch, np.ndarray]:
+    return packing.share_prompts(
+      batch,
+      max_slots=self.max_slots,
+      rows_multiple=self.rows_multiple,
+      bucket=self.bucket,
+      pad_id=self.policy.pad_id,
+    )
+
   def _forward_flops(self, batch: UpdateBatch) -> int:
-    """Of one forward pass of the padded rows that have something to learn."""
+    """Of one forward pass of the padded rows that have something to learn, each
+    with a prompt of its own."""
     rows = batch.completion_mask.any(1)
     return flops.sequences(
       self.policy.model_config,
@@ -287,6 +308,8 @@ class Player:
 
   def _packed(self, minibatch: UpdateBatch) -> UpdateBatch:
     """With several sequences in a row, where the config asks for it."""
+    if self.max_slots:
+      return self._share_prompts(minibatch)[0]
     if not self.pack_length:
       return minibatch
     return packing.pack_sequences(

@@ -123,21 +123,20 @@ def learning(role: Role, widens: bool = False) -> list[Program]:
   placed = 0
   if config.reference.placement == "host":
     placed = role.reference
-  forward = memory.forward(
-    role.model,
-    _pass_rows(role, role.trained_rows),
-    length,
-    role.cut,
-    role.adapted,
-  )
+  slots, rows, row = (), _pass_rows(role, role.trained_rows), length
+  if config.grpo.share_prompts:
+    slots = role.prompt_length, role.length
+    rows, row = config.grpo.micro_batch_size, _shared_row(role)
+  forward = memory.forward(role.model, rows, row, role.cut, role.adapted, slots)
   gathered = memory.gathered(role.model, role.cut)
   if widens and role.model.scan_layers and role.model.param_dtype == "bfloat16":
     gathered += 4 * role.elements
   batch = min(config[role.name].minibatch_size, role.trained_rows)
-  rows, row = _pass_rows(role, batch), length
-  if config.grpo.pack_length:
-    row = max(length, config.grpo.pack_length)
-  backward = memory.backward(role.model, rows, row, role.cut, role.adapted)
+  if not slots:
+    rows, row = _pass_rows(role, batch), max(length, config.grpo.pack_length)
+  backward = memory.backward(
+    role.model, rows, row, role.cut, role.adapted, slots
+  )
   # Gradients of what is gathered are as large, before each device has its part.
   backward += gathered * (1 if role.adapted else 2)
   update = memory.updating(role.params, role.moments, role.trained, backward)
@@ -148,6 +147,13 @@ def learning(role: Role, widens: bool = False) -> list[Program]:
     ),
     Program(f"{role.name} update", state + role.moments, rows_bytes, update),
   ]
+
+
+def _shared_row(role: Role) -> int:
+  """Tokens of a row of a prompt and as many slots as packing.py would take of
+  completions that are all as long as they may be."""
+  slots = min(role.config.grpo.share_prompts, role.samples)
+  return role.prompt_length + 2 ** (slots.bit_length() - 1) * role.length
 
 
 def _pass_rows(role: Role, rows: int) -> int:

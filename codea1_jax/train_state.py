@@ -35,24 +35,31 @@ class UpdateBatch:
   Padded, as scoring has it, a row is one sequence: P prompt tokens, padded on
   the left, and T completion tokens, padded on the right. Packed (packing.py),
   a row of P + T tokens holds several whole sequences, one after the other, and
-  the T completion tokens are those of all of them that are trained on.
+  the T completion tokens are those of all of them that are trained on. With
+  shared prompts, a row is one prompt and T = N * U tokens behind it, N slots of
+  U tokens that hold whole completions of that prompt.
   Supervised training needs no more than tokens, valid and completion_mask.
   """
 
   tokens: Array  # [B, P + T] int32
   valid: Array  # [B, P + T] bool, False at padding
   completion_mask: Array  # [B, T], 1 at tokens that are trained on
-  advantages: Array | None = None  # [B] float32; packed [B, T]
+  # [B] float32; where a row holds several sequences [B, T].
+  advantages: Array | None = None
   behavior_log_probs: Array | None = None  # [B, T] float32
   ref_log_probs: Array | None = None  # [B, T] float32; None without a KL term
   importance_weights: Array | None = None  # [B, T] float32; None for all ones
-  # Packed rows only: the sequence of each token, 1.. within a row, 0 at
-  # padding; the place in the row of the state that predicts each completion
-  # token, which stands at the next place; and how many sequences a row may
-  # hold.
+  # Rows of several sequences only: the one of each token, 1.. within a row, 0
+  # at padding and in a shared prompt; and how many a row may hold.
   segments: Array | None = None  # [B, P + T] int32
-  places: Array | None = None  # [B, T] int32
   max_segments: int = flax.struct.field(pytree_node=False, default=1)
+  # Packed rows only: the place in the row of the state that predicts each
+  # completion token, which stands at the next place.
+  places: Array | None = None  # [B, T] int32
+  # Shared prompts only: (P, U).
+  slots: tuple[int, int] | None = flax.struct.field(
+    pytree_node=False, default=None
+  )
 
 
 @flax.struct.dataclass

@@ -27,7 +27,7 @@ from codea1_jax.losses import (
   is_maximum,
 )
 from codea1_jax.models import axes, qwen
-from codea1_jax.train_state import PolicyState
+from codea1_jax.train_state import PolicyState, UpdateBatch
 
 # (frozen, trained parameters) -> all of them.
 Bind = Callable[[Any, Any], Any]
@@ -117,30 +117,42 @@ def make_score(
   """Log-probs of given completions under given parameters, without gradient.
 
   Returns:
-    score(placed params, tokens [B, P + T], valid [B, P + T],
-    completion_length) -> log-probs and entropies, numpy float32 [B, T].
+    score(placed params, host batch) -> log-probs and entropies of the batch's
+    completion tokens, numpy float32 [B, T]; arbitrary where no token is.
   """
 
-  def device_score(params, tokens, valid, completion_length):
+  def device_score(params, batch):
     def one(rows):
       return completion_log_probs(
         params,
         model_config,
-        *rows,
-        completion_length=completion_length,
+        rows.tokens,
+        rows.valid,
+        completion_length=rows.completion_mask.shape[1],
         chunk_size=chunk_size,
         temperature=temperature,
+        segments=rows.segments,
+        places=rows.places,
+        slots=rows.slots,
       )
 
-    return jax.lax.map(one, (tokens, valid))
+    return jax.lax.map(one, batch)
 
-  mapped = parallel.map(device_score, rows_axis=1, static=(3,))
+  mapped = parallel.map(device_score, rows_axis=1)
 
-  def score(params, tokens, valid, completion_length):
-    rows = tokens.shape[0]
+  def score(params, batch):
+    rows = batch.tokens.shape[0]
     shape = _cut(rows, parallel.num_groups, micro_batch_size)
-    split = _split_rows((tokens, valid), shape)
-    scored = mapped(params, *split, completion_length)
+    # Nothing else of the batch has to travel.
+    read = UpdateBatch(
+      tokens=batch.tokens,
+      valid=batch.valid,
+      completion_mask=batch.completion_mask,
+      segments=batch.segments,
+      places=batch.places,
+      slots=batch.slots,
+    )
+    scored = mapped(params, _split_rows(read, shape))
     return _join_rows(parallel.to_host(scored), shape, rows)
 
   return score

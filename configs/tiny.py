@@ -137,6 +137,11 @@ def _add_learning(config: config_dict.ConfigDict) -> None:
   # 0: a row is one sequence, padded. The numbers are the same; a row of e.g.
   # 512 tokens replaces several, so micro_batch_size should be smaller.
   grpo.pack_length = 0
+  # Most slots for completions behind a prompt that scoring and the update then
+  # compute once for all of them (packing.py); 0: each computes its own. The
+  # numbers are the same; a row is that much longer, so micro_batch_size should
+  # be smaller.
+  grpo.share_prompts = 0
 
 
 def _add_upkeep(config: config_dict.ConfigDict) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 _RATIO_LIMIT = 20.0  # of a log ratio
+_BUCKET = 32  # of lengths of rows that share prompts
+_PAD = 0  # benchmark_update_jobs has no other token
 
 
 def _batch(job: dict[str, Any]) -> dict[str, Any]:
@@ -26,7 +28,14 @@ def ours_update(job: dict[str, Any]):
 
   import jax
 
-  from codea1_jax import devices, losses, optimizer, train_state, update
+  from codea1_jax import (
+    devices,
+    losses,
+    optimizer,
+    packing,
+    train_state,
+    update,
+  )
   from codea1_jax.models import convert
 
   options = job["options"]
@@ -51,6 +60,14 @@ def ours_update(job: dict[str, Any]):
     micro_batch_size=options.get("micro_batch_size") or None,
   )
   batch = train_state.UpdateBatch(**_batch(job))
+  if options.get("share_prompts"):
+    batch, _ = packing.share_prompts(
+      batch,
+      max_slots=options["share_prompts"],
+      rows_multiple=options.get("micro_batch_size") or 1,
+      bucket=_BUCKET,
+      pad_id=_PAD,
+    )
   state = parallel.place(train_state.create_policy_state(params, adamw))
   del params
 

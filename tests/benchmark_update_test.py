@@ -20,6 +20,7 @@ CONFIG = benchmark_jobs.SIZES["tiny"].config
 SETTING = benchmark_update_jobs.Setting(2, 3, 5, 9, shortest=3)
 CONTENDERS = [
   "ours:float32:micro_batch_size=4:chunk_size=50",
+  "ours:float32:micro_batch_size=1:share_prompts=2",
   "torch:float32:micro_batch_size=4",
   "trl:float32",
 ]
@@ -45,11 +46,13 @@ def test_contenders_agree_update_after_update(job):
   turns, said = _run(job, CONTENDERS)
   assert list(turns) == CONTENDERS[:-1]
   assert said[0] == "trl:float32 skipped: no --trl_python"
-  ours, theirs = turns.values()
+  ours, sharing, theirs = turns.values()
   for index in (0, 1):  # updates after the second and the third
-    found, expected = ours[index]["result"], theirs[index]["result"]
-    assert found["loss"] == pytest.approx(expected["loss"], abs=2e-6)
-    assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=2e-6)
+    expected = theirs[index]["result"]
+    for found in (ours[index]["result"], sharing[index]["result"]):
+      assert found["loss"] == pytest.approx(expected["loss"], abs=2e-6)
+      norm = pytest.approx(expected["grad_norm"], rel=2e-6)
+      assert found["grad_norm"] == norm
   # The update is seen: without it all rounds would agree as well.
   assert ours[0]["result"]["loss"] - ours[1]["result"]["loss"] > 1e-4
 
@@ -147,7 +150,11 @@ def test_ratios_are_medians_within_rounds(job):
     "ours:float32: x torch:float32 1.50, target >= 1.05: met",
     "ours:float32: x tunix:float32 1.00, target >= 1.40: MISSED",
     "ours:float32: peak memory / torch:float32 0.25, target <= 0.33: met",
-    "not built: shared prompts scored once, 1.5 x torch:float32",
+  ]
+  lines["ours:float32:share_prompts=8"] = ours
+  assert benchmark_update.verdicts(lines) == [
+    "ours:float32:share_prompts=8: x torch:float32 1.50, target >= 1.50: met",
+    *said,
   ]
 
 

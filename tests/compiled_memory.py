@@ -11,6 +11,7 @@ from codea1_jax import (
   assembly,
   generation,
   losses,
+  packing,
   rollout,
   train_state,
   update,
@@ -162,7 +163,23 @@ def _score(config, role, model, parallel):
   )
   shape = (_rows(config, role), prompt + length)
   tokens = np.zeros(shape, np.int32)
-  score(_full(config, model, parallel), tokens, tokens == 0, length)
+  batch = train_state.UpdateBatch(
+    tokens, tokens == 0, np.ones((shape[0], length), np.float32)
+  )
+  score(_full(config, model, parallel), _laid_out(config, batch))
+
+
+def _laid_out(config, batch):
+  """As a player hands rows on; all of them have the same prompt here."""
+  if not config.grpo.share_prompts:
+    return batch
+  return packing.share_prompts(
+    batch,
+    max_slots=config.grpo.share_prompts,
+    rows_multiple=config.grpo.micro_batch_size,
+    bucket=config.rollout.bucket,
+    pad_id=1,
+  )[0]
 
 
 def _update(config, role, model, parallel):
@@ -190,4 +207,4 @@ def _update(config, role, model, parallel):
     behavior_log_probs=numbers,
     ref_log_probs=numbers,
   )
-  step(_placed(state, parallel), batch, base)
+  step(_placed(state, parallel), _laid_out(config, batch), base)

@@ -175,6 +175,23 @@ def test_packed_update(params, alone, name):
   assert_same(got, alone["full"])
 
 
+@pytest.mark.parametrize(
+  "name",
+  [pytest.param("pmap 8", marks=pytest.mark.slow), "fsdp 4 x tensor 2"],
+)
+def test_update_of_shared_prompts(params, name):
+  batch = ragged_batch()
+  prompts = batch.tokens.shape[1] - LENGTH
+  for array in (batch.tokens, batch.valid):
+    array[:, :prompts] = array[np.arange(len(array)) // 3 * 3, :prompts]
+  shared, _ = packing.share_prompts(
+    batch, max_slots=2, rows_multiple=8, bucket=4, pad_id=0
+  )
+  assert shared.completion_mask.shape[1] == 2 * shared.slots[1]
+  got = one_update(LAYOUTS[name], params, None, shared)
+  assert_same(got, one_update(ONE, params, None, batch, None))
+
+
 @pytest.mark.parametrize("name", ["fsdp 4 x tensor 2", "data 2 x fsdp 4"])
 def test_score(params, name):
   batch = ragged_batch()
@@ -182,7 +199,7 @@ def test_score(params, name):
   def score(where):
     parallel = layout(**where)
     run = update.make_score(CONFIG, parallel, micro_batch_size=1, chunk_size=12)
-    return run(parallel.place(params), batch.tokens, batch.valid, LENGTH)
+    return run(parallel.place(params), batch)
 
   for got, want in zip(score(LAYOUTS[name]), score(ONE), strict=True):
     np.testing.assert_allclose(got, want, 1e-5, 1e-5)

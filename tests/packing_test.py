@@ -6,54 +6,29 @@ import functools
 import hypothesis
 import jax
 import numpy as np
-import optax
 import pytest
 from hypothesis import strategies as st
-from loss_variants import (
-  KEEP_GRADIENTS,
-  VARIANTS,
-  ChosenBatch,
-  chosen_objective,
+from loss_variants import VARIANTS
+from packed_rows import (
+  CONFIG,
+  LENGTH,
+  LOSS,
+  ONE_LAYER,
+  PROMPT,
+  ROWS,
+  assert_close,
+  gradient,
+  of_variant,
+  ragged_batch,
 )
 
-from codea1_jax import grpo, losses, packing, train_state, update
-from codea1_jax.devices import make_parallel
+from codea1_jax import grpo, losses, packing, train_state
 from codea1_jax.models import attention, qwen
 
-CONFIG = qwen.QwenConfig(
-  vocab_size=37,
-  hidden_size=32,
-  intermediate_size=48,
-  num_layers=2,
-  num_heads=4,
-  num_kv_heads=2,
-  head_dim=8,
-  scan_layers=True,  # compiles faster
-)
-ONE_LAYER = dataclasses.replace(CONFIG, num_layers=1, scan_layers=False)
-ROWS, PROMPT, LENGTH = 13, 4, 6
 ROOM = 24  # tokens of a packed row
-LOSS = losses.GrpoLossConfig(
-  kl_coef=0.1, entropy_coef=0.05, horizon=7, chunk_size=16
-)
 pack = functools.partial(
   packing.pack_sequences, length=ROOM, rows_multiple=1, bucket=4, pad_id=0
 )
-
-
-def _all_losses(params, batch, denominators):
-  """The loss and metrics of the chosen variant."""
-  log_probs, entropy = losses.completion_log_probs(
-    params,
-    ONE_LAYER,
-    batch.tokens,
-    batch.valid,
-    completion_length=batch.completion_mask.shape[1],
-    chunk_size=None,
-    segments=batch.segments,
-    places=batch.places,
-  )
-  return chosen_objective(LOSS, log_probs, entropy, batch, denominators)
 
 
 @pytest.fixture(scope="module")
@@ -65,31 +40,6 @@ def params():
 def one_layer(params):
   layers = {name: leaf[:1] for name, leaf in params["layers"].items()}
   return params | {"layers": layers}
-
-
-def _batch(seed=0, rows=ROWS):
-  """Ragged padded rows, a little off-policy; two of them do not train, and of
-  another one the first completion token does not."""
-  rng = np.random.default_rng(seed)
-  prompts = rng.integers(1, PROMPT + 1, rows)[:, None]
-  lengths = rng.integers(1, LENGTH + 1, rows)[:, None]
-  right = np.arange(LENGTH)[None] < lengths
-  valid = np.arange(PROMPT)[None] >= PROMPT - prompts
-  valid = np.concatenate([valid, right], 1)
-  completion_mask = right.astype(np.float32)
-  completion_mask[2:4] = 0
-  completion_mask[lengths.argmax(), 0] = 0
-  log_probs = rng.normal(-3.6, 0.3, (2, rows, LENGTH)).astype(np.float32)
-  log_probs[:, ~right] = np.nan  # nobody reads them
-  return train_state.UpdateBatch(
-    tokens=rng.integers(1, 37, valid.shape).astype(np.int32) * valid,
-    valid=valid,
-    completion_mask=completion_mask,
-    advantages=rng.normal(size=rows).astype(np.float32),
-    behavior_log_probs=log_probs[0],
-    ref_log_probs=log_probs[1],
-    importance_weights=rng.uniform(0.5, 2, right.shape).astype(np.float32),
-  )
 
 
 def test_first_fit_decreasing_by_hand():
@@ -174,7 +124,7 @@ def test_pack_by_hand():
   multiple=st.integers(1, 5),
 )
 def test_every_sequence_is_whole_and_there_once(seed, rows, length, multiple):
-  batch = _batch(seed, rows)
+  batch = ragged_batch(seed, rows)
   packed = pack(batch, length=length, rows_multiple=multiple)
   count, width = packed.tokens.shape
   kept = np.flatnonzero(batch.completion_mask.any(1))
@@ -216,7 +166,7 @@ def test_every_sequence_is_whole_and_there_once(seed, rows, length, multiple):
 
 
 def test_nothing_to_train_on_is_a_row_of_padding():
-  batch = _batch()
+  batch = ragged_batch()
   batch = batch.replace(completion_mask=np.zeros_like(batch.completion_mask))
   packed = pack(batch, rows_multiple=2)
   assert packed.tokens.shape == (2, ROOM) and not packed.valid.any()
@@ -224,7 +174,7 @@ def test_nothing_to_train_on_is_a_row_of_padding():
 
 
 def test_a_sequence_without_prompt_is_refused():
-  batch = _batch()
+  batch = ragged_batch()
   batch.valid[5, :PROMPT] = False
   with pytest.raises(ValueError, match="sequence 5 of the batch has no prompt"):
     pack(batch)
@@ -239,7 +189,7 @@ def test_states_are_those_of_each_sequence_alone(
 ):
   monkeypatch.setattr(attention, "_QUERY_BLOCK", block)
   config = dataclasses.replace(CONFIG, scan_layers=scan, remat=remat)
-  batch = _batch()
+  batch = ragged_batch()
   packed = pack(batch, rows_multiple=4)
 
   @jax.jit  # a function of its own: it must be traced again
@@ -282,70 +232,33 @@ def _alone(params, tokens):
   return _forward()(params, CONFIG, row, valid)[0, : len(tokens)]
 
 
-@functools.cache
-def _compiled(loss_fn, devices, micro_batch_size):
-  parallel = make_parallel("pmap", jax.devices()[:devices])
-  run = update.make_update(
-    loss_fn, KEEP_GRADIENTS, parallel, micro_batch_size=micro_batch_size
-  )
-  return run, parallel
-
-
-def _gradient(params, batch, loss_fn, devices=1, micro_batch_size=None):
-  """(gradient, metrics)."""
-  run, parallel = _compiled(loss_fn, devices, micro_batch_size)
-  state = train_state.create_policy_state(params, KEEP_GRADIENTS)
-  state, metrics = run(parallel.place(state), batch)
-  return parallel.fetch(state).opt_state, metrics
-
-
-def _of_variant(params, batch, variant, *cut):
-  chosen = np.zeros((len(batch.tokens), len(VARIANTS)), np.float32)
-  chosen[:, VARIANTS.index(variant)] = 1
-  fields = {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}
-  batch = ChosenBatch(**fields, variant=chosen)
-  return _gradient(params, batch, _all_losses, *cut)
-
-
-def _assert_close(actual, expected):
-  """Within 1e-6, the gradient in the norm of all parameters together."""
-  difference = jax.tree.map(lambda x, y: x - y, actual[0], expected[0])
-  norm = optax.global_norm(expected[0])
-  assert norm > 0.01
-  assert optax.global_norm(difference) < 1e-6 * norm
-  assert actual[1].keys() == expected[1].keys()
-  for name, value in expected[1].items():
-    # Averages of terms of size 1 that may cancel.
-    np.testing.assert_allclose(
-      actual[1][name], value, rtol=1e-6, atol=1e-6, err_msg=name
-    )
-
-
 def test_loss_gradients_and_metrics_are_those_of_padded_rows(one_layer):
   """Of every variant, on eight devices with two micro-batches each."""
-  batch = _batch(rows=40)
+  batch = ragged_batch(rows=40)
   packed = pack(batch, rows_multiple=3)
   assert packed.segments.max() > 2
   assert 8 < len(packed.tokens) <= 16
   norms = set()
   for variant in VARIANTS:
-    padded = _of_variant(one_layer, batch, variant, 1, 8)
-    _assert_close(_of_variant(one_layer, packed, variant, 8, 1), padded)
+    padded = of_variant(one_layer, batch, variant, 1, 8)
+    assert_close(of_variant(one_layer, packed, variant, 8, 1), padded)
     norms.add(round(padded[1]["grad_norm"], 4))
   assert len(norms) == len(VARIANTS)  # or one loss was compared with itself
 
 
 def test_the_models_own_loss_takes_packed_rows(one_layer):
-  batch = _batch(rows=40)
+  batch = ragged_batch(rows=40)
   config = dataclasses.replace(ONE_LAYER, scan_layers=True, remat="full")
   loss_fn = losses.grpo_loss(LOSS, config)
-  expected = _of_variant(one_layer, batch, VARIANTS[0], 1, 8)
-  _assert_close(_gradient(one_layer, pack(batch), loss_fn, 1, 2), expected)
+  expected = of_variant(one_layer, batch, VARIANTS[0], 1, 8)
+  assert_close(gradient(one_layer, pack(batch), loss_fn, 1, 2), expected)
 
 
 def test_cross_entropy_takes_packed_rows(params):
   batch = train_state.UpdateBatch(
-    *(getattr(_batch(), n) for n in ("tokens", "valid", "completion_mask"))
+    *(
+      getattr(ragged_batch(), n) for n in ("tokens", "valid", "completion_mask")
+    )
   )
   loss_fn = jax.jit(losses.sft_loss(CONFIG, chunk_size=None))
   denominators = grpo.Denominators(batch.completion_mask.sum(), ROWS - 2)

@@ -292,9 +292,18 @@ def test_all_of_the_default_compiled(role):
     {**BOTH, "lora.rank": 8},
     {"compute.dtype": "bfloat16", "code.optimizer.moment_dtype": "bfloat16"},
     {"compute.scan_layers": True},
+    {"grpo.share_prompts": 4},
+    {"grpo.share_prompts": 4, "compute.scan_layers": True},
     {"compute.scan_layers": True, "compute.remat": "full"},
   ],
-  ids=["lora", "bfloat16", "scanned", "rematerialized"],
+  ids=[
+    "lora",
+    "bfloat16",
+    "scanned",
+    "shared",
+    "shared scanned",
+    "rematerialized",
+  ],
 )
 def test_variants_compiled(changes):
   close(make_config(**changes), "code", ("update", "scoring"))

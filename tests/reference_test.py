@@ -8,6 +8,7 @@ from small_runs import small_config
 from codea1_jax import checks, reference, update
 from codea1_jax.devices import make_parallel
 from codea1_jax.models import qwen
+from codea1_jax.train_state import UpdateBatch
 
 CONFIG = qwen.QwenConfig(
   vocab_size=37,
@@ -40,10 +41,11 @@ def _build(params, parallel, roles=("code", "test"), **changes):
 def test_same_log_probs_wherever_it_lies(params, parallel):
   score = update.make_score(CONFIG, parallel, micro_batch_size=2)
   tokens = np.arange(3 * 12).reshape(3, 12).astype(np.int32)
+  batch = UpdateBatch(tokens, tokens >= 0, np.ones((3, 8), np.float32))
 
   def log_probs(**changes):
     _, found = _build(params, parallel, **changes)
-    return score(found["code"].on_devices(), tokens, tokens >= 0, 8)[0], found
+    return score(found["code"].on_devices(), batch)[0], found
 
   device, _ = log_probs()
   host, found = log_probs(placement="host")

@@ -315,14 +315,22 @@ def test_not_a_number_stops_after_the_metrics_are_written(
   assert not list((tmp_path / "checkpoints").glob("[0-9]*"))
 
 
-def test_packed_rows_learn_the_same(tmp_path):
-  config = small_config(**{"grpo.pack_length": 512})
+@pytest.mark.parametrize(
+  "field, value, name",
+  [("pack_length", 512, "pack_length"), ("share_prompts", 4, "max_slots")],
+)
+def test_other_rows_learn_the_same(tmp_path, field, value, name):
+  config = small_config(**{f"grpo.{field}": value})
   with assembly.open_run(config, tmp_path) as run:
     state = run.initial_state()
     played = game.play(run, state, state.code, state.test, usage.Clock())
     assert run.test.rows_multiple == config.grpo.micro_batch_size
     packed = dataclasses.replace(run.test, rows_multiple=1)
-    padded = dataclasses.replace(run.test, pack_length=0)
+    padded = dataclasses.replace(run.test, **{name: 0})
+    scored = [
+      who._scorer(played.test_batch)(who.full(state.test.params))
+      for who in (packed, padded)
+    ]
     learned, numbers = zip(
       *(
         # An update takes its state with it.
@@ -330,6 +338,8 @@ def test_packed_rows_learn_the_same(tmp_path):
         for who in (packed, padded)
       )
     )
+  mask = played.test_batch.completion_mask
+  np.testing.assert_allclose(*(each * mask for each in scored), atol=1e-5)
   for ours, theirs in zip(*(jax.tree.leaves(s.params) for s in learned)):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
   moved = jax.tree.map(lambda a, b: abs(a - b).max(), learned[0], state.test)

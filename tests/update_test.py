@@ -168,9 +168,7 @@ def test_first_update_on_policy_is_reinforce(params):
   parallel = make_parallel("pmap", jax.devices()[:2])
   score = update.make_score(CONFIG, parallel, micro_batch_size=3)
   batch = _batch()
-  log_probs, _ = score(
-    parallel.place(params), batch.tokens, batch.valid, LENGTH
-  )
+  log_probs, _ = score(parallel.place(params), batch)
   batch = batch.replace(
     behavior_log_probs=log_probs,
     ref_log_probs=log_probs,
@@ -199,9 +197,7 @@ def test_equal_rewards_teach_only_the_reference(params):
   # A policy that stands on its reference has nothing to learn from them.
   parallel = make_parallel("pmap", jax.devices()[:2])
   score = update.make_score(CONFIG, parallel, micro_batch_size=3, chunk_size=5)
-  log_probs, _ = score(
-    parallel.place(params), batch.tokens, batch.valid, LENGTH
-  )
+  log_probs, _ = score(parallel.place(params), batch)
   gradient, metrics = _step(params, batch.replace(ref_log_probs=log_probs))
   assert metrics["grad_norm"] < 1e-6
   assert optax.global_norm(gradient) < 1e-6
@@ -262,7 +258,7 @@ def test_score_is_that_of_a_row_alone(params, devices, micro_batch_size):
     CONFIG, parallel, micro_batch_size=micro_batch_size, chunk_size=5
   )
   batch = _batch()
-  outputs = score(parallel.place(params), batch.tokens, batch.valid, LENGTH)
+  outputs = score(parallel.place(params), batch)
   for output, expected in zip(outputs, _plain_log_probs(params, batch)):
     assert output.shape == (ROWS, LENGTH) and output.dtype == np.float32
     np.testing.assert_allclose(output, expected, atol=1e-5)
@@ -280,8 +276,9 @@ def test_score_refuses_rows_without_prompt(params):
   parallel = make_parallel("pmap", jax.devices()[:1])
   score = update.make_score(CONFIG, parallel)
   batch = _batch()
+  batch = batch.replace(completion_mask=np.ones(batch.tokens.shape))
   with pytest.raises(ValueError, match="10 leaves no prompt in rows of 10"):
-    score(parallel.place(params), batch.tokens, batch.valid, 10)
+    score(parallel.place(params), batch)
 
 
 @pytest.mark.parametrize("devices, rows", [(1, 13), (3, 1), (8, 8), (8, 13)])

@@ -233,8 +233,16 @@ def _rematerialized(apply, remat: str):
   return jax.checkpoint(apply, policy=keep[remat])
 
 
-def _positions(valid_BT, segments_BT):
-  """Of valid tokens within their row, or within their segment of it."""
+def _positions(valid_BT, segments_BT, slots=None):
+  """Of valid tokens within their row, or within their segment of it; in slots
+  they go on from those of the shared prefix."""
+  if slots is not None:
+    prefix, slot = slots
+    first_BT = _positions(valid_BT[:, :prefix], None)
+    rest = (x[:, prefix:].reshape(-1, slot) for x in (valid_BT, segments_BT))
+    rest_BT = _positions(*rest).reshape(valid_BT.shape[0], -1)
+    shared_B1 = valid_BT[:, :prefix].sum(1, keepdims=True)
+    return jnp.concatenate([first_BT, shared_B1 + rest_BT], axis=1)
   positions_BT = jnp.maximum(jnp.cumsum(valid_BT, axis=1) - 1, 0)
   if segments_BT is None:
     return positions_BT
@@ -244,13 +252,16 @@ def _positions(valid_BT, segments_BT):
   return positions_BT - lax.cummax(first_BT, axis=1)
 
 
-def forward(params, config, tokens, valid, keep, segments=None):
+def forward(params, config, tokens, valid, keep, segments=None, slots=None):
   """All tokens at once; `keep(k, v)` picks what each layer leaves behind."""
-  tables = rope_tables(config, _positions(valid, segments))
+  tables = rope_tables(config, _positions(valid, segments, slots))
 
   def apply(x_BTD, layer):
     q, k, v = project(config, layer, x_BTD, tables)
-    mixed = attention.attend(q, k, v, valid, segments)
+    if slots is None:
+      mixed = attention.attend(q, k, v, valid, segments)
+    else:
+      mixed = attention.attend_slots(q, k, v, valid, segments, *slots)
     x_BTD = finish(config, layer, x_BTD, mixed)
     return axes.constrain(x_BTD, "rows", None, None), keep(k, v)
 
@@ -277,6 +288,7 @@ def hidden_states(
   tokens: jax.Array,
   valid: jax.Array,
   segments: jax.Array | None = None,
+  slots: tuple[int, int] | None = None,
 ) -> jax.Array:
   """Causal forward pass up to the final norm.
 
@@ -292,11 +304,16 @@ def hidden_states(
     valid: [B, T] bool, False at padding.
     segments: [B, T] int32, one number for the tokens of a sequence, which
       follow each other; None where a row is one sequence.
+    slots: (P, U) of rows whose first P tokens begin every one of its sequences,
+      which stand in slots of U tokens behind them; `segments` tells those of a
+      slot apart.
 
   Returns:
     [B, T, D] in `config.dtype`; arbitrary (finite) at invalid places.
   """
-  return forward(params, config, tokens, valid, lambda k, v: None, segments)[0]
+  return forward(
+    params, config, tokens, valid, lambda k, v: None, segments, slots
+  )[0]
 
 
 def head_matrix(params: Params, config: QwenConfig) -> jax.Array:
