@@ -286,6 +286,7 @@ def _make_player(config, role, policy, params, frozen, still, parallel):
     mask_cut=grpo.mask_cut,
     bucket=config.rollout.bucket,
     groups_a_step=groups_a_step(config, role),
+    behavior=grpo.behavior,
     importance_cap=grpo.importance_cap,
     pack_length=grpo.pack_length,
     max_slots=grpo.share_prompts,

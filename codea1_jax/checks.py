@@ -24,6 +24,7 @@ from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Problem, Status
 
 DTYPES = ("float32", "bfloat16")
+BEHAVIORS = ("trainer", "sampler")
 METHODS = ("code_a1", "golden_tests", "self_play", "sft")
 _MANY = 10**9
 _RANGES = (
@@ -118,6 +119,7 @@ def check_values(config: Any) -> None:
     ("grpo.aggregation", config.grpo.aggregation, grpo.AGGREGATIONS),
     ("grpo.ratio", config.grpo.ratio, grpo.RATIOS),
     ("grpo.std", config.grpo.std, grpo.STDS),
+    ("grpo.behavior", config.grpo.behavior, BEHAVIORS),
     *(("quality.rules", rule, quality.RULES) for rule in config.quality.rules),
     ("compute.dtype", config.compute.dtype, DTYPES),
     ("compute.param_dtype", config.compute.param_dtype, DTYPES),
@@ -197,6 +199,16 @@ def _check_combinations(config: Any) -> None:
       grpo_config.importance_cap and config.rollout.temperature != 1.0,
       "grpo.importance_cap needs rollout.temperature = 1: the sampler's"
       f" log-probs are those at 1, not at {config.rollout.temperature}",
+    ),
+    (
+      grpo_config.behavior == "sampler" and config.rollout.temperature != 1.0,
+      "grpo.behavior = sampler needs rollout.temperature = 1: the sampler's"
+      f" log-probs are those at 1, not at {config.rollout.temperature}",
+    ),
+    (
+      grpo_config.behavior == "sampler" and grpo_config.importance_cap,
+      "grpo.behavior is sampler: grpo.importance_cap must be 0, as there is no"
+      " gap to correct",
     ),
     (
       selection.refill and not selection.drop_zero_variance,

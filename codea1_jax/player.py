@@ -82,6 +82,7 @@ class Player:
   mask_cut: bool  # completions cut by the length limit do not train
   bucket: int
   groups_a_step: int  # groups that one step trains on
+  behavior: str  # whose log-probs the update compares with
   importance_cap: float  # of trainer over sampler; 0 for no correction
   pack_length: int  # tokens of a packed row of an update; 0 for padded rows
   max_slots: int  # of a row that shares a prompt; 0: none do
@@ -172,14 +173,16 @@ class Player:
     finished = np.array([c.finished for _, c in rows])
     kept = mask & finished if self.mask_cut else mask
     length = batch.completion_mask.shape[1]
-    score = self._scorer(batch)
-    log_probs, reference = score(self.full(params)), None
-    if self.reference is not None:
-      reference = score(self.reference.on_devices())
     completions = [c for _, c in rows]
     sampler = self._sampler_log_probs(completions, length)
+    score = self._scorer(batch)
+    log_probs, reference, scorings = sampler, None, 0
+    if self.behavior == "trainer":
+      log_probs, scorings = score(self.full(params)), 1
+    if self.reference is not None:
+      reference = score(self.reference.on_devices())
+      scorings += 1
     metrics = self._describe(batch, completions, log_probs, sampler)
-    scorings = 1 if reference is None else 2
     metrics["flops/score"] = scorings * self._forward_flops(batch)
     weights = None
     if self.importance_cap:
@@ -257,7 +260,7 @@ class Player:
       "length/p90": float(np.percentile(lengths, 90)),
       "cut_share": float(np.mean([not c.finished for c in completions])),
     }
-    if sampler is not None:
+    if sampler is not None and sampler is not log_probs:
       gap = np.abs(log_probs - sampler) * mask
       metrics["sampler_gap"] = float(gap.sum() / max(mask.sum(), 1.0))
     return metrics

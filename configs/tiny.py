@@ -125,6 +125,10 @@ def _add_learning(config: config_dict.ConfigDict) -> None:
   grpo.kl_coef = 0.001
   grpo.kl_estimator = "k3"  # or k1, k2, none: no reference is held
   grpo.ratio = "token"  # or sequence (GSPO, arXiv 2507.18071)
+  # Whose log-probs the ratio's denominator has: trainer scores all completions
+  # before the first update; sampler saves that pass, and keeps what the sampler
+  # drew with, the same but for rounding (metric sampler_gap).
+  grpo.behavior = "trainer"
   grpo.importance_cap = 0.0  # above 0: truncated weights, trainer / sampler
   grpo.entropy_coef = 0.0
   grpo.aggregation = "token_mean"

@@ -349,6 +349,39 @@ def test_other_rows_learn_the_same(tmp_path, field, value, name):
   assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, abs=1e-5)
 
 
+def test_sampler_log_probs_save_a_pass(tmp_path):
+  """The same batch and the same lesson, but for rounding."""
+  config = small_config()
+  with assembly.open_run(config, tmp_path) as run:
+    state, passes = run.initial_state(), []
+
+    def prepared(behavior):
+      def score(*args):
+        passes.append(behavior)
+        return run.test.score(*args)
+
+      player = dataclasses.replace(run.test, behavior=behavior, score=score)
+      changed = dataclasses.replace(run, test=player)
+      return game.play(changed, state, state.code, state.test, usage.Clock())
+
+    both = [prepared(behavior) for behavior in ("trainer", "sampler")]
+    learned = [
+      run.test.learn(run.initial_state().test, p.test_batch, (0, 0, 1))[1]
+      for p in both
+    ]
+  assert passes == ["trainer", "trainer", "sampler"]
+  scored, drawn = (p.test_batch for p in both)
+  mask = scored.completion_mask > 0
+  gap = scored.behavior_log_probs[mask] - drawn.behavior_log_probs[mask]
+  assert 0 < abs(gap).max() < 1e-4
+  np.testing.assert_array_equal(scored.ref_log_probs, drawn.ref_log_probs)
+  flops = [p.metrics["test/flops/score"] for p in both]
+  assert flops[0] == 2 * flops[1] > 0
+  assert "test/sampler_gap" in both[0].metrics
+  assert "test/sampler_gap" not in both[1].metrics
+  assert learned[0] == pytest.approx(learned[1], rel=1e-4, abs=1e-5)
+
+
 def test_long_prompts_keep_their_end_and_are_counted(tmp_path):
   config = small_config(**{"code.max_prompt_tokens": 9})
   chats = [[{"role": "user", "content": "Return the factorial of n, please."}]]
