@@ -121,7 +121,7 @@ def _empty(batch, rows, length, width, pad_id) -> UpdateBatch:
 
 def _fill(packed, batch, row, sequences) -> None:
   """Writes sequences of `batch` one after the other into a row of `packed`."""
-  prompt_length = batch.tokens.shape[1] - batch.completion_mask.shape[1]
+  prompt_length = _prompt_width(batch)
   token, column = 0, 0
   for number, i in enumerate(sequences, start=1):
     valid = batch.valid[i]
@@ -173,38 +173,49 @@ def share_prompts(
   Raises:
     ValueError: a sequence without a prompt: no state predicts its first token.
   """
-  width = batch.tokens.shape[1] - batch.completion_mask.shape[1]
-  lengths = batch.valid[:, width:].sum(1)
-  groups = collections.defaultdict(list)
-  for i in np.flatnonzero((np.asarray(batch.completion_mask) > 0).any(1)):
-    prompt = batch.tokens[i, :width][batch.valid[i, :width]]
-    if not prompt.size:
-      raise ValueError(f"sequence {i} of the batch has no prompt")
-    groups[tuple(prompt.tolist())].append(int(i))
+  groups = _by_prompt(batch)
+  lengths = batch.valid[:, _prompt_width(batch) :].sum(1)
   prefix = bucket_length(max(map(len, groups), default=1), bucket)
-  slot = max((lengths[i].max() for i in groups.values()), default=1)
-  slot = bucket_length(int(slot), bucket)
-  filled = {
-    prompt: [[indices[i] for i in part] for part in parts]
-    for prompt, indices in groups.items()
-    for parts in [first_fit_decreasing(lengths[indices].tolist(), slot)]
-  }
+  longest = max((lengths[i].max() for i in groups.values()), default=1)
+  slot = bucket_length(int(longest), bucket)
+  filled = {}  # prompt -> slots, each of some sequences
+  for prompt, indices in groups.items():
+    parts = first_fit_decreasing(lengths[indices].tolist(), slot)
+    filled[prompt] = [[indices[i] for i in part] for part in parts]
   count, rows = _fewest_tokens(
     list(map(len, filled.values())), prefix, slot, max_slots, rows_multiple
   )
   shared = _empty(batch, rows, prefix + count * slot, count * slot, pad_id)
   shared = shared.replace(places=None, slots=(prefix, slot))
   went = np.zeros(batch.completion_mask.shape, np.int32)
-  most, row = 1, 0
-  for prompt, parts in filled.items():
-    for first in range(0, len(parts), count):
-      shared.tokens[row, prefix - len(prompt) : prefix] = prompt
-      shared.valid[row, prefix - len(prompt) : prefix] = True
-      part = parts[first : first + count]
-      _fill_slots(shared, batch, row, part, went)
-      most, row = max(most, sum(map(len, part))), row + 1
+  contents = [
+    (prompt, parts[first : first + count])
+    for prompt, parts in filled.items()
+    for first in range(0, len(parts), count)
+  ]
+  for row, (prompt, parts) in enumerate(contents):
+    shared.tokens[row, prefix - len(prompt) : prefix] = prompt
+    shared.valid[row, prefix - len(prompt) : prefix] = True
+    _fill_slots(shared, batch, row, parts, went)
+  most = max((sum(map(len, parts)) for _, parts in contents), default=1)
   segments = -(-most // _SEGMENTS) * _SEGMENTS
   return shared.replace(max_segments=segments), went
+
+
+def _prompt_width(batch: UpdateBatch) -> int:
+  """P of padded rows."""
+  return batch.tokens.shape[1] - batch.completion_mask.shape[1]
+
+
+def _by_prompt(batch: UpdateBatch) -> dict[tuple[int, ...], list[int]]:
+  """Sequences that train, by the prompt that they answer."""
+  width, groups = _prompt_width(batch), collections.defaultdict(list)
+  for i in np.flatnonzero((np.asarray(batch.completion_mask) > 0).any(1)):
+    prompt = batch.tokens[i, :width][batch.valid[i, :width]]
+    if not prompt.size:
+      raise ValueError(f"sequence {i} of the batch has no prompt")
+    groups[tuple(prompt.tolist())].append(int(i))
+  return groups
 
 
 def _fewest_tokens(filled, prefix, slot, max_slots, rows_multiple):
@@ -222,8 +233,7 @@ def _fewest_tokens(filled, prefix, slot, max_slots, rows_multiple):
 def _fill_slots(shared, batch, row, parts, went) -> None:
   """Writes completions of `batch` into the slots of a row, and where to."""
   prefix, slot = shared.slots
-  width = batch.tokens.shape[1] - batch.completion_mask.shape[1]
-  number = 0
+  width, number = _prompt_width(batch), 0
   for place, sequences in enumerate(parts):
     column = place * slot
     for i in sequences:
