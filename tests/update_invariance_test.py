@@ -13,22 +13,12 @@ from loss_variants import (
   ChosenBatch,
   chosen_objective,
 )
+from packed_rows import CONFIG, LENGTH, PROMPT, ROWS
 
 from codea1_jax import losses, train_state, update
 from codea1_jax.devices import make_parallel
 from codea1_jax.models import qwen
 
-CONFIG = qwen.QwenConfig(
-  vocab_size=37,
-  hidden_size=32,
-  intermediate_size=48,
-  num_layers=2,
-  num_heads=4,
-  num_kv_heads=2,
-  head_dim=8,
-  scan_layers=True,  # compiles faster
-)
-ROWS, PROMPT, LENGTH = 13, 4, 6
 LOSS = losses.GrpoLossConfig(
   kl_coef=0.1, entropy_coef=0.05, horizon=11, chunk_size=16
 )
