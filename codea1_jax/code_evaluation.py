@@ -41,6 +41,7 @@ check({name})
 
 Row = Mapping[str, Any]
 Generate = Callable[[Sequence[Row], int], list[list[dict[str, Any]]]]
+Encode = Callable[[rollout.Policy, Sequence[Row]], list[list[int]]]
 
 
 @dataclasses.dataclass
@@ -63,20 +64,26 @@ def task_id(row: Row) -> str:
   return row["extra_info"]["question_id"]
 
 
+def encode_chats(policy: rollout.Policy, rows: Sequence[Row]):
+  """Token ids of the rows' own chats."""
+  return rollout.encode_prompts(policy, [list(row["prompt"]) for row in rows])
+
+
 def make_generate(
-  sample: Callable, policy: rollout.Policy, seed: int, max_prompt_tokens: int
+  sample: Callable,
+  policy: rollout.Policy,
+  seed: int,
+  max_prompt_tokens: int,
+  encode: Encode = encode_chats,
 ) -> Generate:
-  """generate(rows, first) -> [P][n] answers, with the rows' own chats.
+  """generate(rows, first) -> [P][n] answers to what `encode` makes of rows.
 
   An answer depends on the seed and on the row's place in its suite, of which
   `first` is that of the first row; not on what else is generated.
   """
 
   def generate(rows: Sequence[Row], first: int):
-    chats = [list(row["prompt"]) for row in rows]
-    prompts = [
-      ids[-max_prompt_tokens:] for ids in rollout.encode_prompts(policy, chats)
-    ]
+    prompts = [ids[-max_prompt_tokens:] for ids in encode(policy, rows)]
     return [
       [
         {"text": c.text, "tokens": len(c.tokens), "finished": c.finished}

@@ -72,14 +72,14 @@ def run(
   generate = functools.partial(_take, given) if given else None
   with code_evaluation.open_pool(workers) as pool:
     for name, part in chosen.items():
-      generate = generate or _generator(settings)
+      generate = generate or make_generator(settings)
       verdicts, seconds = code_evaluation.evaluate(
         part,
         generate,
         directory / name,
         pool,
         settings.modes,
-        chunk=max(1, _CHUNKS * settings.max_rows // settings.samples),
+        chunk=chunk_size(settings),
       )
       scores[name] = {
         **code_evaluation.table(verdicts),
@@ -98,7 +98,7 @@ def markdown(scores: Mapping[str, Any]) -> str:
   lines = []
   for suite, found in scores.items():
     for mode, values in found.items() if isinstance(found, dict) else ():
-      if mode not in MODES:
+      if not isinstance(values, dict) or "passed" not in values:
         continue
       if not lines:
         names = [k for k, v in values.items() if isinstance(v, dict)]
@@ -122,7 +122,15 @@ def _rows_of(rows, suite: str, settings: Settings):
   return chosen[: settings.limit or None]
 
 
-def _generator(settings: Settings) -> code_evaluation.Generate:
+def make_generator(
+  settings: Any, encode: code_evaluation.Encode = code_evaluation.encode_chats
+) -> code_evaluation.Generate:
+  """The generate function of the settings' model.
+
+  Args:
+    settings: with what Settings says of a model and its sampling.
+    encode: rows -> token ids.
+  """
   subject = subjects.open_subject(
     settings.model,
     "code",
@@ -142,7 +150,37 @@ def _generator(settings: Settings) -> code_evaluation.Generate:
     subject.policy,
     settings.seed,
     settings.max_prompt_tokens,
+    encode,
   )
+
+
+def chunk_size(settings: Any) -> int:
+  """Tasks whose answers are generated together."""
+  return max(1, _CHUNKS * settings.max_rows // settings.samples)
+
+
+def read_samples(path: str, tasks: Sequence[str]) -> dict[str, list[str]]:
+  """The programs of a samples file by task.
+
+  Args:
+    path: JSON lines with task_id and solution.
+    tasks: those that must have an answer.
+
+  Raises:
+    ValueError: a malformed line, a task that has no answer.
+  """
+  answers: dict[str, list[str]] = {}
+  for number, line in enumerate(jsonl.read_jsonl(path), 1):
+    for field in ("task_id", "solution"):
+      if not isinstance(line.get(field), str):
+        raise ValueError(
+          f"{path}:{number}: field {field!r}: missing or no string"
+        )
+    answers.setdefault(line["task_id"], []).append(line["solution"])
+  for task in tasks:
+    if task not in answers:
+      raise ValueError(f"{path}: no answer to {task}")
+  return answers
 
 
 def _given(settings: Settings, chosen) -> dict[str, list[dict[str, Any]]]:
@@ -159,24 +197,12 @@ def _given(settings: Settings, chosen) -> dict[str, list[dict[str, Any]]]:
     }
   if not settings.samples_file:
     return {}
-  answers: dict[str, list[dict[str, Any]]] = {}
-  lines = jsonl.read_jsonl(settings.samples_file)
-  for number, line in enumerate(lines, 1):
-    for field in ("task_id", "solution"):
-      if not isinstance(line.get(field), str):
-        raise ValueError(
-          f"{settings.samples_file}:{number}: field {field!r}: missing or no"
-          " string"
-        )
-    answers.setdefault(line["task_id"], []).append(
-      {"solution": line["solution"]}
-    )
-  for row in rows:
-    if code_evaluation.task_id(row) not in answers:
-      raise ValueError(
-        f"{settings.samples_file}: no answer to {code_evaluation.task_id(row)}"
-      )
-  return answers
+  tasks = [code_evaluation.task_id(row) for row in rows]
+  found = read_samples(settings.samples_file, tasks)
+  return {
+    task: [{"solution": program} for program in programs]
+    for task, programs in found.items()
+  }
 
 
 def _take(given, rows: Sequence[code_evaluation.Row], first: int):

@@ -7,6 +7,7 @@ One policy is on the devices at a time; prompts are those of its own run.
 """
 
 import dataclasses
+import json
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
@@ -23,10 +24,14 @@ from codea1_jax import (
   scores,
   subjects,
 )
+from codea1_jax import problems as problem_files
 from codea1_jax.generation import SamplingConfig
+from codea1_jax.inputs import resolve
 from codea1_jax.sandbox import SandboxPool
 from codea1_jax.types import Completion, ParsedCode, Problem
 
+SUITES = ("cross_play", "collaboration")
+_SHIPPED = "shipped:heldout"
 _CODE, _TEST = 0, 1  # of seeds
 
 
@@ -52,6 +57,65 @@ def saved(name: str) -> list[str]:
   if str(workdir) != name or not (workdir / "checkpoints").is_dir():
     return [name]
   return [f"{workdir}:{step}" for step in checkpoint.steps(workdir)]
+
+
+def play(
+  suite: str,
+  coders: Sequence[str],
+  testers: Sequence[str],
+  data: str,
+  limit: int,
+  out: str,
+  settings: Settings,
+) -> str:
+  """Plays a suite and writes what it found as JSON.
+
+  Args:
+    suite: of SUITES.
+    coders: names, see `subjects.open_subject`; in cross-play a run without a
+      step stands for all its checkpoints, in collaboration there is one name.
+    testers: the same way.
+    data: a problem file; empty: the held-out problems of the first run.
+    limit: only so many of its problems; 0: all.
+    out: the directory of the file; empty: the run, where it plays itself, or
+      else no file is written.
+    settings: how much is written.
+
+  Returns:
+    Lines for a terminal.
+
+  Raises:
+    ValueError, OSError: bad input; a line, before anything is loaded.
+  """
+  if not coders or not testers:
+    raise ValueError(f"--suite={suite}: --code or --test is missing")
+  if suite == "collaboration" and (len(coders) > 1 or len(testers) > 1):
+    raise ValueError("--suite=collaboration: one --code and one --test")
+  runs = [name for name in (*coders, *testers) if subjects.is_run(name)]
+  data = data or (subjects.heldout_problems(runs[0]) if runs else _SHIPPED)
+  chosen = problem_files.load_problems(resolve(data, ".jsonl"))
+  chosen = chosen[: limit or None]
+  if not out and coders == testers and pathlib.Path(coders[0]).is_dir():
+    out = coders[0]  # whose report shows it
+  if suite == "cross_play":
+    coders, testers = (
+      [one for name in names for one in saved(name)]
+      for names in (coders, testers)
+    )
+  with SandboxPool() as pool:
+    if suite == "cross_play":
+      found = cross_play(coders, testers, chosen, settings, pool)
+      text = cross_play_table(found)
+    else:
+      scored = collaborate(*coders, *testers, chosen, settings, pool)
+      found = {name: vars(score) for name, score in scored.items()}
+      text = "\n".join(f"{name}: {score}" for name, score in scored.items())
+  if not out:
+    return text
+  path = pathlib.Path(out) / f"{suite}.json"
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(json.dumps(found, indent=2) + "\n")
+  return f"{text}\nwrote {path}"
 
 
 def cross_play(

@@ -21,6 +21,8 @@ from codea1_jax.models.config import QwenConfig
 from codea1_jax.train_state import UpdateBatch
 from codea1_jax.types import Completion
 
+_CUT = "\N{SYMBOL FOR CANCEL} the answer goes on here"
+
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
@@ -84,6 +86,25 @@ def encode_prompts(
   )
   encoded = policy.tokenizer(list(texts), add_special_tokens=False)
   return encoded["input_ids"]
+
+
+def encode_prefilled(
+  policy: Policy, messages: Sequence[Sequence[dict[str, str]]], prefill: str
+) -> list[list[int]]:
+  """Token ids of chats, up to where the answer goes on after `prefill`.
+
+  Raises:
+    ValueError: the chat template shows no answers.
+  """
+  # A template may strip an answer, but nothing in front of other text.
+  answer = {"role": "assistant", "content": f"{prefill}{_CUT}"}
+  texts = policy.tokenizer.apply_chat_template(
+    [[*m, answer] for m in messages], tokenize=False
+  )
+  if not all(_CUT in text for text in texts):
+    raise ValueError(f"{policy.directory}: its chat template shows no answers")
+  texts = [text[: text.index(_CUT)] for text in texts]
+  return policy.tokenizer(texts, add_special_tokens=False)["input_ids"]
 
 
 def bucket_length(longest: int, bucket: int) -> int:

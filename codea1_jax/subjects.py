@@ -62,23 +62,45 @@ def open_subject(
   """
   parallel = devices.make_parallel("pmap")
   compute = {"dtype": dtype, "param_dtype": param_dtype}
-  workdir = re.fullmatch(r"(.*?)(:\d+)?", name)[1]
-  if (pathlib.Path(workdir) / "checkpoints").is_dir():
+  if is_run(name):
     return _open_run(name, role, parallel, compute)
   policy, params = rollout.load_policy(inputs.resolve_model(name), **compute)
   return Subject(name, policy, parallel.place(params), parallel)
 
 
-def _open_run(name, role, parallel, compute) -> Subject:
-  source = checkpoint.find(name)
+def is_run(name: str) -> bool:
+  """Whether a name is WORKDIR[:STEP]."""
+  workdir = re.fullmatch(r"(.*?)(:\d+)?", name)[1]
+  return (pathlib.Path(workdir) / "checkpoints").is_dir()
+
+
+def heldout_problems(name: str) -> str:
+  """The file of held-out problems that a run's config names.
+
+  Raises:
+    ValueError, OSError: no such run, or a broken one; a line.
+  """
+  return _read_config(checkpoint.find(name), lambda c: c.heldout_problems)
+
+
+def _read_config(source: checkpoint.Source, read):
+  """What `read` takes of a run's config."""
   path = source.workdir / "config.json"
   try:
-    config = config_dict.ConfigDict(json.loads(path.read_text()))
-    model = config[role].model
-    if config.method == "self_play":
-      role, model = "code", config.self_play_model
+    return read(config_dict.ConfigDict(json.loads(path.read_text())))
   except (ValueError, KeyError, AttributeError) as error:
     raise ValueError(f"{path} is no run's config: {error}") from error
+
+
+def _open_run(name, role, parallel, compute) -> Subject:
+  source = checkpoint.find(name)
+
+  def read(config):
+    if config.method == "self_play":
+      return config, "code", config.self_play_model
+    return config, role, config[role].model
+
+  config, role, model = _read_config(source, read)
   policy, params = rollout.load_policy(inputs.resolve_model(model), **compute)
   start = params
   if config.lora.rank:
