@@ -227,10 +227,11 @@ def test_results_that_cannot_be_read(tmp_path):
 
 
 def test_a_real_policy_is_exported_and_goes_on(tmp_path, monkeypatch):
-  """The shipped Code LLM; stopped after the first chunk of two rows."""
+  """The shipped Code LLM; stopped inside the first chunk of two rows, against
+  all rows in one."""
   data = written(tmp_path, *map(row, range(3)))
   wanted, whole = settings(data, samples=4), tmp_path / "whole"
-  found = bigcodebench_export.run(wanted, whole)
+  found = bigcodebench_export.run(settings(data, samples=4, max_rows=12), whole)
   assert (found["problems"], found["samples"]) == (3, 12)
   lines = jsonl.read_jsonl(found["samples_file"])
   assert [x["task_id"][-1] for x in lines] == list("000011112222")
@@ -240,7 +241,7 @@ def test_a_real_policy_is_exported_and_goes_on(tmp_path, monkeypatch):
   add, told = bigcodebench_export.Journal.add, []
 
   def stop(journal, task, answers):
-    if len(told) == 2:
+    if len(told) == 1:
       raise KeyboardInterrupt
     told.append(task)
     add(journal, task, answers)
