@@ -1,18 +1,21 @@
-"""Runs a row's tests inside the sandbox, where there is no pytest.
+"""What KodCode's tests want of pytest, for the sandbox, which has none of it.
 
-This file's text is part of a test program (whole_test.py): standard library
-only. What of pytest is missing here is an error that says so.
+This file's text becomes the module `pytest` there (pytest_runner.py): standard
+library only. What is missing here is an error that says so.
 """
 
-import inspect
-import itertools
+import collections
+import contextlib
+import io
 import math
+import os
 import re
-import sys
 import types
 import unittest
+import warnings
 
-_IMPORTS = re.compile(r"^\s*(from|import)\s+solution\b", re.MULTILINE)
+_MISSING = object()
+_Output = collections.namedtuple("_Output", "out err")
 
 
 class _Raises:
@@ -30,8 +33,11 @@ class _Raises:
       raise AssertionError(f"did not raise {self._expected}")
     if not issubclass(kind, self._expected):
       return False
-    if self._match is not None and not re.search(self._match, str(value)):
-      raise AssertionError(f"{value!s} does not match {self._match}")
+    return self._match is None or self.match(self._match)
+
+  def match(self, pattern):
+    if not re.search(pattern, str(self.value)):
+      raise AssertionError(f"{self.value!s} does not match {pattern}")
     return True
 
 
@@ -80,13 +86,47 @@ class approx:
     return actual == expected or math.fabs(actual - expected) <= room
 
 
-def _parametrize(names, values, ids=None):
+@contextlib.contextmanager
+def warns(expected=Warning, match=""):
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    yield caught
+  if not any(
+    issubclass(one.category, expected) and re.search(match, str(one.message))
+    for one in caught
+  ):
+    raise AssertionError(f"no warning {expected} that matches {match!r}")
+
+
+def fail(reason="", pytrace=True, msg=""):
+  raise AssertionError(reason or msg)
+
+
+def skip(reason="", **_):
+  raise unittest.SkipTest(reason)
+
+
+class _Param(tuple):
+  """Values of a set of arguments: what pytest.param returns."""
+
+
+def param(*values, id=None, marks=()):
+  return _Param(values)
+
+
+def _parametrize(names, values, ids=None, scope=None):
   if isinstance(names, str):
     names = [name.strip() for name in names.split(",")]
 
   def mark(function):
     rows = [
-      dict(zip(names, [value] if len(names) == 1 else value, strict=True))
+      dict(
+        zip(
+          names,
+          value if len(names) > 1 or isinstance(value, _Param) else [value],
+          strict=True,
+        )
+      )
       for value in values
     ]
     marks = [*getattr(function, "parametrized", ()), rows]
@@ -96,103 +136,124 @@ def _parametrize(names, values, ids=None):
   return mark
 
 
-def _lack(name):
+class _Marks:
+  """pytest.mark: what skips a test, its arguments, and names for people."""
+
+  parametrize = staticmethod(_parametrize)
+
+  def skipif(self, condition, *, reason=""):
+    return self.skip(reason) if condition else lambda test: test
+
+  def skip(self, reason=""):
+    if callable(reason):
+      return self.skip()(reason)
+
+    def mark(test):
+      test.skipped = True
+      return test
+
+    return mark
+
+  # Whether it fails is not known then, and nothing hangs on it.
+  def xfail(self, *given, **_):
+    return self.skip(*given[:1])
+
+  def __getattr__(self, name):
+    def mark(*given, **_):
+      return given[0] if given and callable(given[0]) else lambda test: test
+
+    return mark
+
+
+def fixture(function=None, *, scope="function", params=(None,), autouse=False,
+            name=None, ids=None):  # fmt: skip
+  """Marks a function as one whose value tests may ask for by its name."""
+  if function is None:
+    return lambda made: fixture(
+      made, scope=scope, params=params, autouse=autouse, name=name
+    )
+  function.fixture = types.SimpleNamespace(
+    name=name or function.__name__,
+    kept=scope != "function",
+    params=list(params),
+    autouse=autouse,
+  )
+  return function
+
+
+class Capsys:
+  """What is printed since it was last read."""
+
+  def __init__(self):
+    self._out, self._err = io.StringIO(), io.StringIO()
+
+  def readouterr(self):
+    found = _Output(self._out.getvalue(), self._err.getvalue())
+    for stream in (self._out, self._err):
+      stream.seek(0)
+      stream.truncate()
+    return found
+
+  @contextlib.contextmanager
+  def replaced(self):
+    out = contextlib.redirect_stdout(self._out)
+    with out, contextlib.redirect_stderr(self._err):
+      yield self
+
+
+class MonkeyPatch:
+  """Changes that are undone in reverse."""
+
+  def __init__(self):
+    self._undo = contextlib.ExitStack()
+    self.undo = self._undo.close
+
+  def setattr(self, target, name, value=_MISSING, raising=True):
+    if value is _MISSING:
+      (path, _, attribute), value = target.rpartition("."), name
+      target, name = self._import(path), attribute
+    old = getattr(target, name) if raising else getattr(target, name, _MISSING)
+    undo = (delattr, target, name) if old is _MISSING else None
+    self._undo.callback(*(undo or (setattr, target, name, old)))
+    setattr(target, name, value)
+
+  def delattr(self, target, name, raising=True):
+    if raising or hasattr(target, name):
+      self._undo.callback(setattr, target, name, getattr(target, name))
+      delattr(target, name)
+
+  def setitem(self, mapping, key, value):
+    if key in mapping:
+      self._undo.callback(mapping.__setitem__, key, mapping[key])
+    else:
+      self._undo.callback(mapping.pop, key, None)
+    mapping[key] = value
+
+  def delitem(self, mapping, key, raising=True):
+    if raising or key in mapping:
+      self._undo.callback(mapping.__setitem__, key, mapping[key])
+      del mapping[key]
+
+  def setenv(self, name, value):
+    self.setitem(os.environ, name, str(value))
+
+  def delenv(self, name, raising=True):
+    self.delitem(os.environ, name, raising)
+
+  def _import(self, path):
+    module, *rest = path.split(".")
+    found = __import__(module)
+    for name in rest:
+      found = getattr(found, name)
+    return found
+
+
+mark = _Marks()
+
+
+def main(*_, **__):
+  return 0  # the tests run in any case
+
+
+def __getattr__(name):
   raise LookupError(f"pytest.{name} is not in the stand-in for pytest")
-
-
-def _module(name, source, known):
-  """A module made of source text."""
-  module = types.ModuleType(name)
-  vars(module).update(known)
-  sys.modules[name] = module
-  exec(compile(source, f"<{name}>", "exec"), vars(module))
-  return module
-
-
-def _install():
-  pytest = types.ModuleType("pytest")
-  pytest.raises, pytest.approx = raises, approx
-  pytest.mark = types.SimpleNamespace(parametrize=_parametrize)
-  pytest.__getattr__ = _lack
-  sys.modules["pytest"] = pytest
-
-
-def _calls(function):
-  """A test with each of its sets of arguments."""
-  for rows in itertools.product(*getattr(function, "parametrized", ())):
-    keywords = {name: row[name] for row in rows for name in row}
-    for name, parameter in inspect.signature(function).parameters.items():
-      if name not in keywords and parameter.default is parameter.empty:
-        raise LookupError(f"fixture {name!r} is not there")
-    yield lambda keywords=keywords: function(**keywords)
-
-
-def _class_tests(case):
-  """The tests of a class, each on an object of its own."""
-  for name in filter(lambda name: name.startswith("test"), dir(case)):
-    if issubclass(case, unittest.TestCase):
-      yield name, case(name).debug
-      continue
-    made = case()
-    getattr(made, "setup_method", lambda: None)()
-    for call in _calls(getattr(made, name)):
-      yield name, call
-
-
-def _tests(module):
-  """Name and call of every test that the module itself defines."""
-  file = f"<{module.__name__}>"
-  for name, value in list(vars(module).items()):
-    if inspect.isclass(value) and value.__module__ == module.__name__:
-      if name.startswith("Test") or issubclass(value, unittest.TestCase):
-        yield from _class_tests(value)
-    elif (
-      name.startswith("test")
-      and inspect.isfunction(value)
-      and value.__code__.co_filename == file
-    ):
-      for call in _calls(value):
-        yield name, call
-
-
-def _run(name, call, source):
-  """One test; its failure says which it was, and the line that failed."""
-  try:
-    return call()
-  except AssertionError as error:
-    raise AssertionError(f"{name}: {_line(error, source) or error}") from error
-  except Exception as error:
-    said = f"{name}: {type(error).__name__}: {error}"
-    raise RuntimeError(said) from error
-
-
-def _line(error, source):
-  """The last line of the tests that an error passed through."""
-  found, trace = "", error.__traceback__
-  while trace is not None:
-    if trace.tb_frame.f_code.co_filename == "<tests>":
-      found = source.split("\n")[trace.tb_lineno - 1].strip()
-    trace = trace.tb_next
-  return found
-
-
-def run_tests(program, sources):
-  """Runs every test of every source on a program.
-
-  A source imports the program as `solution`, or else finds its names as its
-  own.
-  """
-  _install()
-  known = vars(_module("solution", program, {}))
-  known = {k: v for k, v in known.items() if not k.startswith("__")}
-  for source in sources:
-    _run_source(source, {} if _IMPORTS.search(source) else known)
-
-
-def _run_source(source, known):
-  module = _run("tests", lambda: _module("tests", source, known), source)
-  tests = list(_tests(module))
-  if not tests and "assert" not in source:
-    raise LookupError("no test function, and nothing is asserted")
-  for name, call in tests:
-    _run(name, call, source)
