@@ -311,225 +311,233 @@ def test_tests_find_the_program_as_they_want_it(sandboxes):
   assert "cannot import name 'rate'" in other.detail
 
 
-@pytest.mark.parametrize(
-  ("test", "passes"),
-  [
-    ("class TestA:\n  def test_b(self): assert ratio(1, 1) == 1", True),
-    ("class TestA:\n  def test_b(self): assert ratio(1, 1) == 2", False),
-    ("class A:\n  def test_b(self): assert ratio(1, 1) == 2", True),
-    (
-      "class TestA:\n  def setup_method(self): self.x = 1\n"
-      "  def test_b(self): assert ratio(self.x, 1) == 1",
-      True,
-    ),
-    (
-      "import unittest\nclass T(unittest.TestCase):\n"
-      "  def test_b(self): self.assertEqual(ratio(1, 1), 1)",
-      True,
-    ),
-    (
-      "import unittest\nclass T(unittest.TestCase):\n"
-      "  def test_b(self): self.assertEqual(ratio(1, 1), 2)",
-      False,
-    ),
-    ("def test_b():\n  with pytest.raises(KeyError): ratio(1, 0)", False),
-    ("def test_b():\n  with pytest.raises(ValueError): ratio(1, 1)", False),
-    ("def test_b(): pytest.raises(ValueError, ratio, 1, y=0)", True),
-    ("def test_b(): pytest.raises(ValueError, ratio, 1, y=1)", False),
-    (
-      "def test_b():\n  with pytest.raises(ValueError, match='^ero'):\n"
-      "    ratio(1, 0)",
-      False,
-    ),
-    ("def test_b(): assert ratio(1, 3) == pytest.approx(0.3333333)", True),
-    ("def test_b(): assert ratio(1, 3) == pytest.approx(0.33333)", False),
-    ("def test_b(): assert [1 / 3] == pytest.approx([0.3], abs=0.1)", True),
-    ("def test_b(): assert [1 / 3] == pytest.approx([0.3], abs=0.01)", False),
-    ("def test_b(): assert {'a': 1e-13} == pytest.approx({'a': 0})", True),
-    (
-      "@pytest.mark.parametrize('x', [1, 2])\n"
-      "@pytest.mark.parametrize(('y', 'z'), [(1, 1), (2, 2)])\n"
-      "def test_b(x, y, z): assert ratio(x, y) == x / z",
-      True,
-    ),
-    (
-      "@pytest.mark.parametrize('x', [1, 2])\n"
-      "def test_b(x): assert ratio(x, 1) == 1",
-      False,
-    ),
-    ("from heapq import merge as test_merge\nassert True", True),
-    ("def test_b(x=1): assert ratio(x, 1) == 1", True),
-    ("if __name__ == '__main__':\n  assert False", True),
-    (
-      "@pytest.fixture\ndef one(): return 1\n"
-      "@pytest.fixture(name='two')\ndef _two(one): return [2 * one]\n"
-      "def test_b(one, two): assert ratio(two.pop(), one) == 2\n"
-      "def test_c(two): assert two == [2]",
-      True,
-    ),
-    (
-      "@pytest.fixture\ndef one(): return 1\n"
-      "def test_b(one): assert ratio(one, 1) == 2",
-      False,
-    ),
-    (
-      "@pytest.fixture(params=[1, 2])\ndef x(request): return request.param\n"
-      "@pytest.fixture\ndef y(x): return x + 1\n"
-      "@pytest.mark.parametrize('z', [1, 2])\n"
-      "def test_b(x, y, z): assert (x, z) != (2, 2) and y == x + 1",
-      False,
-    ),
-    (
-      "log = []\n@pytest.fixture(autouse=True)\ndef around():\n"
-      "  log.append(1)\n  yield\n  log.append(2)\n"
-      "def test_b(): assert log == [1]\n"
-      "def test_c(): assert log == [1, 2, 1]",
-      True,
-    ),
-    (
-      "made = []\n@pytest.fixture(scope='module')\ndef one():\n"
-      "  made.append(1)\n  yield len(made)\n"
-      "def test_b(one): assert one == 1\n"
-      "class TestC:\n  def test_c(self, one): assert one == 1",
-      True,
-    ),
-    (
-      "def test_b(capsys):\n  print('a')\n  assert capsys.readouterr().out =="
-      " 'a\\n'\n  out, err = capsys.readouterr()\n  assert out == err == ''",
-      True,
-    ),
-    (
-      "def test_b(capsys):\n  print('a')\n"
-      "  assert capsys.readouterr().out == 'a'",
-      False,
-    ),
-    (
-      "import solution\n"
-      "def test_b(monkeypatch):\n"
-      "  monkeypatch.setattr('builtins.input', lambda _: '4')\n"
-      "  monkeypatch.setattr(solution, 'ratio', lambda *_: 9)\n"
-      "  monkeypatch.setenv('A_NAME', 3)\n  import os\n"
-      "  assert (input('?'), os.environ['A_NAME']) == ('4', '3')\n"
-      "  assert solution.ratio(1, 1) == 9\n"
-      "def test_c():\n  import os\n"
-      "  assert solution.ratio(1, 1) == 1 and 'A_NAME' not in os.environ\n"
-      "  assert input.__module__ is None or 'io' in input.__module__ or"
-      " input.__module__ == 'builtins'",
-      True,
-    ),
-    (
-      "known = {'a': 1, 'b': 2}\n"
-      "def test_b(monkeypatch):\n"
-      "  monkeypatch.setitem(known, 'a', 3)\n"
-      "  monkeypatch.setitem(known, 'c', 3)\n"
-      "  monkeypatch.delitem(known, 'b')\n"
-      "  assert known == {'a': 3, 'c': 3}\n"
-      "def test_c(): assert known == {'a': 1, 'b': 2}",
-      True,
-    ),
-    (
-      "def test_b(monkeypatch):\n  monkeypatch.setattr('math.no_such', 1)",
-      False,
-    ),
-    ("@pytest.mark.skip\ndef test_b(): assert False\nassert 1", True),
-    (
-      "@pytest.mark.skip(reason='a')\ndef test_b(): assert False\nassert 1",
-      True,
-    ),
-    (
-      "@pytest.mark.skipif(True, reason='a')\ndef test_b(): assert 0\nassert 1",
-      True,
-    ),
-    (
-      "@pytest.mark.skipif(False, reason='a')\ndef test_b(): assert False",
-      False,
-    ),
-    (
-      "@pytest.mark.skip\nclass TestB:\n  def test_b(self): assert 0\nassert 1",
-      True,
-    ),
-    (
-      "@pytest.mark.slow\n@pytest.mark.order(1)\ndef test_b(): assert True",
-      True,
-    ),
-    ("@pytest.mark.slow\ndef test_b(): assert False", False),
-    ("def test_b():\n  pytest.skip('a')\n  assert False", True),
-    ("def test_b():\n  if ratio(1, 1) == 1: pytest.fail('a')", False),
-    (
-      "@pytest.mark.parametrize('x', [pytest.param(1, id='a'), 2], ids=str)\n"
-      "def test_b(x): assert ratio(x, 1) == x",
-      True,
-    ),
-    (
-      "@pytest.mark.parametrize('x, y', [pytest.param(1, 2)])\n"
-      "def test_b(x, y): assert ratio(x, y) == 1",
-      False,
-    ),
-    (
-      "@pytest.mark.parametrize('x', [1, 2])\nclass TestA:\n"
-      "  @pytest.mark.parametrize('y', [1, 2])\n"
-      "  def test_b(self, x, y): assert ratio(x, y) == x / y",
-      True,
-    ),
-    (
-      "@pytest.mark.parametrize('x', [1, 2])\nclass TestA:\n"
-      "  def test_b(self, x): assert ratio(x, 1) == 1",
-      False,
-    ),
-    (
-      "@pytest.fixture\ndef one(): return 1\nclass TestA:\n"
-      "  @pytest.fixture(autouse=True)\n"
-      "  def made(self, one): self.x = one\n"
-      "  @pytest.fixture\n  def one(self): return 2\n"
-      "  def test_b(self, one): assert self.x == one == 2\n"
-      "def test_c(one): assert one == 1",
-      True,
-    ),
-    (
-      "def test_b():\n  with pytest.raises((KeyError, ValueError)) as info:\n"
-      "    ratio(1, 0)\n  assert info.type is ValueError\n"
-      "  info.match('zero')\n  assert 'zero' in str(info.value)",
-      True,
-    ),
-    (
-      "import warnings\ndef test_b():\n"
-      "  with pytest.warns(UserWarning, match='old'):\n"
-      "    warnings.warn('is old')",
-      True,
-    ),
-    (
-      "import warnings\ndef test_b():\n"
-      "  with pytest.warns(DeprecationWarning): warnings.warn('is old')",
-      False,
-    ),
-    (
-      "log = []\ndef setup_function(): log.append(1)\n"
-      "def teardown_function(function): log.append(function.__name__)\n"
-      "def setup_module(module): log.append(0)\n"
-      "def test_b(): assert log == [0, 1]\n"
-      "def test_c(): assert log == [0, 1, 'test_b', 1]",
-      True,
-    ),
-    (
-      "class TestA:\n  log = []\n  @classmethod\n"
-      "  def setup_class(cls): cls.log.append(0)\n"
-      "  def teardown_method(self, method): self.log.append(method.__name__)\n"
-      "  def test_b(self): assert self.log == [0]\n"
-      "  def test_c(self): assert self.log == [0, 'test_b']",
-      True,
-    ),
-    (
-      "import unittest\nclass T(unittest.TestCase):\n  @classmethod\n"
-      "  def setUpClass(cls): cls.x = 1\n"
-      "  @unittest.skip('a')\n  def test_a(self): assert False\n"
-      "  def test_b(self): self.assertEqual(self.x, 1)",
-      True,
-    ),
-    ("pytest.main([__file__] if 0 else [])\nassert True", True),
-  ],
-)
-def test_the_stand_in_runs_what_pytest_would(sandboxes, test, passes):
-  made = _one(sandboxes, KODCODE, test_code=f"import pytest\n{test}\n")
+_PYTEST = [
+  ("class TestA:\n  def test_b(self): assert ratio(1, 1) == 1", True),
+  ("class TestA:\n  def test_b(self): assert ratio(1, 1) == 2", False),
+  ("class A:\n  def test_b(self): assert ratio(1, 1) == 2", True),
+  (
+    "class TestA:\n  def setup_method(self): self.x = 1\n"
+    "  def test_b(self): assert ratio(self.x, 1) == 1",
+    True,
+  ),
+  (
+    "import unittest\nclass T(unittest.TestCase):\n"
+    "  def test_b(self): self.assertEqual(ratio(1, 1), 1)",
+    True,
+  ),
+  (
+    "import unittest\nclass T(unittest.TestCase):\n"
+    "  def test_b(self): self.assertEqual(ratio(1, 1), 2)",
+    False,
+  ),
+  ("def test_b():\n  with pytest.raises(KeyError): ratio(1, 0)", False),
+  ("def test_b():\n  with pytest.raises(ValueError): ratio(1, 1)", False),
+  ("def test_b(): pytest.raises(ValueError, ratio, 1, y=0)", True),
+  ("def test_b(): pytest.raises(ValueError, ratio, 1, y=1)", False),
+  (
+    "def test_b():\n  with pytest.raises(ValueError, match='^ero'):\n"
+    "    ratio(1, 0)",
+    False,
+  ),
+  ("def test_b(): assert ratio(1, 3) == pytest.approx(0.3333333)", True),
+  ("def test_b(): assert ratio(1, 3) == pytest.approx(0.33333)", False),
+  ("def test_b(): assert [1 / 3] == pytest.approx([0.3], abs=0.1)", True),
+  ("def test_b(): assert [1 / 3] == pytest.approx([0.3], abs=0.01)", False),
+  ("def test_b(): assert {'a': 1e-13} == pytest.approx({'a': 0})", True),
+  (
+    "@pytest.mark.parametrize('x', [1, 2])\n"
+    "@pytest.mark.parametrize(('y', 'z'), [(1, 1), (2, 2)])\n"
+    "def test_b(x, y, z): assert ratio(x, y) == x / z",
+    True,
+  ),
+  (
+    "@pytest.mark.parametrize('x', [1, 2])\n"
+    "def test_b(x): assert ratio(x, 1) == 1",
+    False,
+  ),
+  ("from heapq import merge as test_merge\nassert True", True),
+  ("def test_b(x=1): assert ratio(x, 1) == 1", True),
+  ("if __name__ == '__main__':\n  assert False", True),
+  (
+    "@pytest.fixture\ndef one(): return 1\n"
+    "@pytest.fixture(name='two')\ndef _two(one): return [2 * one]\n"
+    "def test_b(one, two): assert ratio(two.pop(), one) == 2\n"
+    "def test_c(two): assert two == [2]",
+    True,
+  ),
+  (
+    "@pytest.fixture\ndef one(): return 1\n"
+    "def test_b(one): assert ratio(one, 1) == 2",
+    False,
+  ),
+  (
+    "@pytest.fixture(params=[1, 2])\ndef x(request): return request.param\n"
+    "@pytest.fixture\ndef y(x): return x + 1\n"
+    "@pytest.mark.parametrize('z', [1, 2])\n"
+    "def test_b(x, y, z): assert (x, z) != (2, 2) and y == x + 1",
+    False,
+  ),
+  (
+    "log = []\n@pytest.fixture(autouse=True)\ndef around():\n"
+    "  log.append(1)\n  yield\n  log.append(2)\n"
+    "def test_b(): assert log == [1]\n"
+    "def test_c(): assert log == [1, 2, 1]",
+    True,
+  ),
+  (
+    "made = []\n@pytest.fixture(scope='module')\ndef one():\n"
+    "  made.append(1)\n  yield len(made)\n"
+    "def test_b(one): assert one == 1\n"
+    "class TestC:\n  def test_c(self, one): assert one == 1",
+    True,
+  ),
+  (
+    "def test_b(capsys):\n  print('a')\n  assert capsys.readouterr().out =="
+    " 'a\\n'\n  out, err = capsys.readouterr()\n  assert out == err == ''",
+    True,
+  ),
+  (
+    "def test_b(capsys):\n  print('a')\n"
+    "  assert capsys.readouterr().out == 'a'",
+    False,
+  ),
+  (
+    "import solution\n"
+    "def test_b(monkeypatch):\n"
+    "  monkeypatch.setattr('builtins.input', lambda _: '4')\n"
+    "  monkeypatch.setattr(solution, 'ratio', lambda *_: 9)\n"
+    "  monkeypatch.setenv('A_NAME', 3)\n  import os\n"
+    "  assert (input('?'), os.environ['A_NAME']) == ('4', '3')\n"
+    "  assert solution.ratio(1, 1) == 9\n"
+    "def test_c():\n  import os\n"
+    "  assert solution.ratio(1, 1) == 1 and 'A_NAME' not in os.environ\n"
+    "  assert input.__module__ is None or 'io' in input.__module__ or"
+    " input.__module__ == 'builtins'",
+    True,
+  ),
+  (
+    "known = {'a': 1, 'b': 2}\n"
+    "def test_b(monkeypatch):\n"
+    "  monkeypatch.setitem(known, 'a', 3)\n"
+    "  monkeypatch.setitem(known, 'c', 3)\n"
+    "  monkeypatch.delitem(known, 'b')\n"
+    "  assert known == {'a': 3, 'c': 3}\n"
+    "def test_c(): assert known == {'a': 1, 'b': 2}",
+    True,
+  ),
+  (
+    "def test_b(monkeypatch):\n  monkeypatch.setattr('math.no_such', 1)",
+    False,
+  ),
+  ("@pytest.mark.skip\ndef test_b(): assert False\nassert 1", True),
+  (
+    "@pytest.mark.skip(reason='a')\ndef test_b(): assert False\nassert 1",
+    True,
+  ),
+  (
+    "@pytest.mark.skipif(True, reason='a')\ndef test_b(): assert 0\nassert 1",
+    True,
+  ),
+  (
+    "@pytest.mark.skipif(False, reason='a')\ndef test_b(): assert False",
+    False,
+  ),
+  (
+    "@pytest.mark.skip\nclass TestB:\n  def test_b(self): assert 0\nassert 1",
+    True,
+  ),
+  (
+    "@pytest.mark.slow\n@pytest.mark.order(1)\ndef test_b(): assert True",
+    True,
+  ),
+  ("@pytest.mark.slow\ndef test_b(): assert False", False),
+  ("def test_b():\n  pytest.skip('a')\n  assert False", True),
+  ("def test_b():\n  if ratio(1, 1) == 1: pytest.fail('a')", False),
+  (
+    "@pytest.mark.parametrize('x', [pytest.param(1, id='a'), 2], ids=str)\n"
+    "def test_b(x): assert ratio(x, 1) == x",
+    True,
+  ),
+  (
+    "@pytest.mark.parametrize('x, y', [pytest.param(1, 2)])\n"
+    "def test_b(x, y): assert ratio(x, y) == 1",
+    False,
+  ),
+  (
+    "@pytest.mark.parametrize('x', [1, 2])\nclass TestA:\n"
+    "  @pytest.mark.parametrize('y', [1, 2])\n"
+    "  def test_b(self, x, y): assert ratio(x, y) == x / y",
+    True,
+  ),
+  (
+    "@pytest.mark.parametrize('x', [1, 2])\nclass TestA:\n"
+    "  def test_b(self, x): assert ratio(x, 1) == 1",
+    False,
+  ),
+  (
+    "@pytest.fixture\ndef one(): return 1\nclass TestA:\n"
+    "  @pytest.fixture(autouse=True)\n"
+    "  def made(self, one): self.x = one\n"
+    "  @pytest.fixture\n  def one(self): return 2\n"
+    "  def test_b(self, one): assert self.x == one == 2\n"
+    "def test_c(one): assert one == 1",
+    True,
+  ),
+  (
+    "def test_b():\n  with pytest.raises((KeyError, ValueError)) as info:\n"
+    "    ratio(1, 0)\n  assert info.type is ValueError\n"
+    "  info.match('zero')\n  assert 'zero' in str(info.value)",
+    True,
+  ),
+  (
+    "import warnings\ndef test_b():\n"
+    "  with pytest.warns(UserWarning, match='old'):\n"
+    "    warnings.warn('is old')",
+    True,
+  ),
+  (
+    "import warnings\ndef test_b():\n"
+    "  with pytest.warns(DeprecationWarning): warnings.warn('is old')",
+    False,
+  ),
+  (
+    "log = []\ndef setup_function(): log.append(1)\n"
+    "def teardown_function(function): log.append(function.__name__)\n"
+    "def setup_module(module): log.append(0)\n"
+    "def test_b(): assert log == [0, 1]\n"
+    "def test_c(): assert log == [0, 1, 'test_b', 1]",
+    True,
+  ),
+  (
+    "class TestA:\n  log = []\n  @classmethod\n"
+    "  def setup_class(cls): cls.log.append(0)\n"
+    "  def teardown_method(self, method): self.log.append(method.__name__)\n"
+    "  def test_b(self): assert self.log == [0]\n"
+    "  def test_c(self): assert self.log == [0, 'test_b']",
+    True,
+  ),
+  (
+    "import unittest\nclass T(unittest.TestCase):\n  @classmethod\n"
+    "  def setUpClass(cls): cls.x = 1\n"
+    "  @unittest.skip('a')\n  def test_a(self): assert False\n"
+    "  def test_b(self): self.assertEqual(self.x, 1)",
+    True,
+  ),
+  ("pytest.main([__file__] if 0 else [])\nassert True", True),
+]
+
+
+@pytest.fixture(scope="module")
+def under_the_stand_in(sandboxes):
+  """What becomes of each row of _PYTEST; all run at once."""
+  codes = [f"import pytest\n{test}\n" for test, _ in _PYTEST]
+  made = _make(sandboxes, *((KODCODE, {"test_code": code}) for code in codes))
+  return {test: result for (test, _), result in zip(_PYTEST, made)}
+
+
+@pytest.mark.parametrize(("test", "passes"), _PYTEST)
+def test_the_stand_in_runs_what_pytest_would(under_the_stand_in, test, passes):
+  made = under_the_stand_in[test]
   assert made.passes is passes, made.detail
 
 

@@ -1,6 +1,10 @@
 """Policies of runs against and beside each other."""
 
 import json
+import os
+import pathlib
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -111,3 +115,102 @@ def test_bad_names_are_one_line(run, tmp_path):
   (tmp_path / "checkpoints" / "3").mkdir(parents=True)
   with pytest.raises((ValueError, OSError), match=r"config\.json"):
     subjects.open_subject(str(tmp_path))
+
+
+@pytest.fixture
+def few(run, tmp_path):
+  """The held-out problems that the run names: four of them."""
+  path = tmp_path / "few.jsonl"
+  chosen = problems.load_problems(DATA / "heldout.jsonl")[:4]
+  problems.save_problems(path, chosen)
+  config = pathlib.Path(run) / "config.json"
+  text = config.read_text()
+  changed = json.loads(text) | {"heldout_problems": str(path)}
+  config.write_text(json.dumps(changed))
+  yield path
+  config.write_text(text)
+
+
+def test_a_run_plays_on_its_own_heldout_problems(run, few, tmp_path):
+  """Without an --out nothing is written; with one, what is printed."""
+  names = [f"{run}:0"], [f"{run}:1"]
+  before = sorted(pathlib.Path(run).iterdir())
+  told = matches.play("collaboration", *names, "", 0, "", SETTINGS)
+  assert [line.split(":")[0] for line in told.split("\n")] == [
+    "pass@1",
+    "chosen",
+    "pass@2",
+  ]
+  assert sorted(pathlib.Path(run).iterdir()) == before
+  out = tmp_path / "out"
+  again = matches.play("collaboration", *names, "", 0, str(out), SETTINGS)
+  assert again == f"{told}\nwrote {out / 'collaboration.json'}"
+  found = json.loads((out / "collaboration.json").read_text())
+  assert found["pass@2"]["count"] == 4
+  assert f"pass@2: {found['pass@2']['value']:.2f} [" in told
+
+
+def test_a_run_against_itself_is_cross_play_of_its_checkpoints(run):
+  told = matches.play(
+    "cross_play", [run], [run], str(DATA / "heldout.jsonl"), 8, "", SETTINGS
+  )
+  path = pathlib.Path(run) / "cross_play.json"
+  assert told.endswith(f"wrote {path}")
+  assert json.loads(path.read_text())["code"] == [f"{run}:0", f"{run}:1"]
+  path.unlink()
+
+
+@pytest.mark.parametrize(
+  ("arguments", "message"),
+  [
+    (("collaboration", [], ["a"], ""), "--code or --test is missing"),
+    (("cross_play", ["a"], [], ""), "--code or --test is missing"),
+    (("collaboration", ["a", "b"], ["a"], ""), "one --code and one --test"),
+    (("cross_play", ["a"], ["b"], "none.jsonl"), "none.jsonl"),
+  ],
+)
+def test_wrong_matches_are_one_line_before_anything_is_loaded(
+  arguments, message, monkeypatch
+):
+  monkeypatch.setattr(subjects, "open_subject", None)
+  with pytest.raises((ValueError, OSError), match=message):
+    matches.play(*arguments, 0, "", SETTINGS)
+
+
+def _typed(program, *arguments):
+  """The command as a user types it, on the first CPU device."""
+  return subprocess.run(
+    [sys.executable, "-m", f"experiments.{program}", *arguments],
+    cwd=pathlib.Path(__file__).parents[1],
+    env=os.environ | {"XLA_FLAGS": ""},
+    capture_output=True,
+    text=True,
+    timeout=240,
+  )
+
+
+@pytest.mark.slow
+def test_the_commands(run, few):
+  """Both programs play the same match, evaluate's with its own defaults."""
+  names = f"--code={run}:0", f"--test={run}:1", "--suite=collaboration"
+  more = "--samples=2", "--suites=2", "--tests=4", "--max_new_tokens=96"
+  done = [
+    _typed("matches", *names, *more),
+    _typed("evaluate", *names, *more, "--temperature=1", "--top_p=1"),
+  ]
+  assert [one.returncode for one in done] == [0, 0], done[0].stderr
+  assert done[0].stdout == done[1].stdout
+  assert done[0].stdout.startswith("pass@1: ")
+
+
+@pytest.mark.parametrize(
+  ("flags", "message"),
+  [
+    (["--code=none:1", "--suite=cross_play"], "--code or --test is missing"),
+    (["--model=x", "--suite=mbppplus"], "--data or --out is missing"),
+  ],
+)
+def test_what_is_missing_on_a_command_line_is_said(flags, message):
+  done = _typed("evaluate", *flags)
+  assert done.returncode == 2
+  assert done.stderr.count("\n") == 1 and message in done.stderr
