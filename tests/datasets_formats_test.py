@@ -215,7 +215,33 @@ _MALFORMED = [
     {"private_test_cases": packed({})},
     "field 'private_test_cases': must be a list",
   ),
-  (LIVECODEBENCH, {"starter_code": None}, "field 'starter_code': missing"),
+  (
+    LIVECODEBENCH,
+    {"public_test_cases": "[{"},
+    "field 'public_test_cases': not JSON",
+  ),
+  (
+    LIVECODEBENCH,
+    {"private_test_cases": "[{"},
+    "field 'private_test_cases': not JSON",
+  ),
+  (
+    LIVECODEBENCH,
+    {"private_test_cases": packed([_functional(output="[1")])},
+    "field 'private_test_cases[0]': field 'output': not JSON",
+  ),
+  (
+    TACO,
+    {"input_output": json.dumps(_CASES | {"inputs": {}})},
+    "field 'input_output.inputs': must be a list, is dict",
+  ),
+  (
+    TACO,
+    {"input_output": json.dumps({"fn_name": "f", "inputs": []})},
+    "field 'input_output.outputs': missing",
+  ),
+  (TACO, {"solutions": "[3]"}, "field 'solutions[0]': must be a string"),
+  (ACECODE, {"test_cases": ["", 3]}, "field 'test_cases[1]': must be a string"),
   (UNLEAKED, {"func_name": ""}, "field 'func_name': empty"),
   (UNLEAKED, {"task_id": [1]}, "field 'task_id': must be a string or a number"),
   (UNLEAKED, {"test_list": [1]}, "field 'test_list[0]': must be a string"),
@@ -237,6 +263,75 @@ def test_a_malformed_row_is_named(tmp_path, row, change, message):
   said = str(error.value)
   assert said.startswith(f"{path}:2: field ") and message in said, said
   assert "\n" not in said
+
+
+# Fields without which a row says nothing, and those that it may lack.
+_NEEDED = {
+  "code_a1": "GT_code GT_test clean_description extra_info",
+  "evalplus": "GT_code test problem description data_source extra_info",
+  "kodcode": "question_id question solution test_code",
+  "acecode": "id question test_cases inferences",
+  "taco": "question solutions input_output",
+  "livecodebench": "question_id question_content starter_code metadata"
+  " public_test_cases private_test_cases",
+  "unleaked": "func_name code prompt task_id test_list",
+  "own": "id question signature entry_point ground_truth",
+}
+_OPTIONAL = {
+  "kodcode": "test_info",
+  "livecodebench": "code_list",
+  "own": "golden_tests faulty_programs",
+}
+_WRONG = [
+  (name, field, value)
+  for names, values in ((_NEEDED, (None, 3.5)), (_OPTIONAL, (3.5,)))
+  for name, fields in names.items()
+  for field in fields.split()
+  for value in values
+]
+
+
+@pytest.mark.parametrize(("name", "field", "value"), _WRONG)
+def test_every_field_is_missed_and_its_type_is_seen(
+  tmp_path, name, field, value
+):
+  row = ROWS[name]
+  wrong = {key: x for key, x in row.items() if key != field}
+  wrong |= {} if value is None else {field: value}
+  path = written(tmp_path, row, wrong)
+  _, drafts = read_drafts(path, _format(name))
+  next(drafts)
+  with pytest.raises(ValueError) as error:
+    next(drafts)
+  said = str(error.value)
+  assert said.startswith(f"{path}:2: field ") and "\n" not in said
+  assert f"'{field}" in said, said
+  assert ("missing" if value is None else "must be") in said, said
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_broken_file_of_each_format_is_named(tmp_path, name):
+  """A cut line, a cut table, bytes that are no text, and no file at all."""
+  row = ROWS[name]
+  path = written(tmp_path, row, row, row)
+  whole = path.read_bytes()
+  first = whole.index(b"\n") + 1
+  for broken in (
+    whole[: first + 9] + b"\n",
+    whole[:first] + b"\xff" + whole[first:],
+  ):
+    path.write_bytes(broken)
+    _, drafts = read_drafts(path, _format(name))
+    next(drafts)
+    with pytest.raises(ValueError, match=r"rows\.jsonl:2: not JSON"):
+      next(drafts)
+  table = written(tmp_path, row, name="table.parquet")
+  table.write_bytes(table.read_bytes()[:-9])
+  for bad in (table, tmp_path, tmp_path / "none.jsonl"):
+    with pytest.raises(ValueError) as error:
+      read_drafts(bad, _format(name))
+    assert str(error.value).startswith(f"{bad}: cannot be read: ")
+    assert "\n" not in str(error.value)
 
 
 class _Attack:

@@ -8,13 +8,14 @@ from typing import Any
 _MOST_DIGITS = 4_000
 
 
-def text(where: str, row: Any, name: str) -> str:
+def text(where: str, row: Any, name: str, *, may_be_empty: bool = False) -> str:
   """A string that says something.
 
   Args:
     where: "FILE:ROW", which opens the error.
     row: the row, or a mapping inside it.
     name: its field; dots lead into mappings: "extra_info.question_id".
+    may_be_empty: or one that says nothing.
 
   Returns:
     The string as it stands.
@@ -25,7 +26,7 @@ def text(where: str, row: Any, name: str) -> str:
   value = found(where, row, name)
   if not isinstance(value, str):
     raise _wrong(where, name, "a string", value)
-  if not value.strip():
+  if not value.strip() and not may_be_empty:
     raise ValueError(f"{where}: field {name!r}: empty")
   return value
 
@@ -75,8 +76,10 @@ def _integer(digits: str) -> int | float:
 
 def found(where: str, row: Any, name: str) -> Any:
   """The field's value, which is there and not null."""
-  value = row
-  for part in name.split("."):
+  value, parts = row, name.split(".")
+  for place, part in enumerate(parts):
+    if place and value is not None and not isinstance(value, Mapping):
+      raise _wrong(where, ".".join(parts[:place]), "an object", value)
     value = value.get(part) if isinstance(value, Mapping) else None
   if value is None:
     raise ValueError(f"{where}: field {name!r}: missing")

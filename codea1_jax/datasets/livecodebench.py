@@ -50,8 +50,8 @@ def draft(where: str, row: Mapping[str, Any]) -> Draft:
     return Draft(where, blank(name, question, ""), reason=reason)
   function = fields.text(where, metadata, "metadata.func_name")
   cases = [case for _, case in tests]
-  starter = fields.found(where, row, "starter_code")
-  signature = json_calls.method_signature(str(starter), function)
+  starter = fields.text(where, row, "starter_code", may_be_empty=True)
+  signature = json_calls.method_signature(starter, function)
   has_answers = fields.has(row, "code_list")
   programs = fields.texts(where, row, "code_list") if has_answers else []
   programs = [json_calls.as_function(p, function) for p in programs]
