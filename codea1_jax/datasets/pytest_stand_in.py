@@ -4,13 +4,13 @@ This file's text is part of a test program (whole_test.py): standard library
 only. What of pytest is missing here is an error that says so.
 """
 
+import functools
 import inspect
 import itertools
 import math
 import re
 import sys
 import types
-import unittest
 
 _IMPORTS = re.compile(r"^\s*(from|import)\s+solution\b", re.MULTILINE)
 
@@ -121,16 +121,31 @@ def _calls(function):
   """A test with each of its sets of arguments."""
   for rows in itertools.product(*getattr(function, "parametrized", ())):
     keywords = {name: row[name] for row in rows for name in row}
-    for name, parameter in inspect.signature(function).parameters.items():
-      if name not in keywords and parameter.default is parameter.empty:
-        raise LookupError(f"fixture {name!r} is not there")
-    yield lambda keywords=keywords: function(**keywords)
+    lacking = [
+      name
+      for name, parameter in inspect.signature(function).parameters.items()
+      if name not in keywords and parameter.default is parameter.empty
+    ]
+    if lacking:
+      yield functools.partial(_lack_fixture, lacking[0])
+    else:
+      yield functools.partial(function, **keywords)
+
+
+def _lack_fixture(name):
+  raise LookupError(f"fixture {name!r} is not there")
+
+
+def _is_test_case(case):
+  """Whether it is unittest's; who imports that pays for it, nobody else."""
+  unittest = sys.modules.get("unittest")
+  return unittest is not None and issubclass(case, unittest.TestCase)
 
 
 def _class_tests(case):
   """The tests of a class, each on an object of its own."""
   for name in filter(lambda name: name.startswith("test"), dir(case)):
-    if issubclass(case, unittest.TestCase):
+    if _is_test_case(case):
       yield name, case(name).debug
       continue
     made = case()
@@ -144,7 +159,7 @@ def _tests(module):
   file = f"<{module.__name__}>"
   for name, value in list(vars(module).items()):
     if inspect.isclass(value) and value.__module__ == module.__name__:
-      if name.startswith("Test") or issubclass(value, unittest.TestCase):
+      if name.startswith("Test") or _is_test_case(value):
         yield from _class_tests(value)
     elif (
       name.startswith("test")

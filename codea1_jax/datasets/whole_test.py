@@ -21,7 +21,7 @@ def job(sources: Sequence[str], cpu_s: float, program: str) -> CheckJob:
     cpu_s: CPU seconds of all of it.
     program: what they test; they may import it as `solution`, or just use it.
   """
-  test = f"""{_stand_in()}
+  test = f"""{stand_in()}
 
 def check(candidate):
   run_tests({program!r}, {list(sources)!r})
@@ -30,6 +30,7 @@ def check(candidate):
 
 
 @functools.cache
-def _stand_in() -> str:
+def stand_in() -> str:
+  """The text of a program that defines what tests need of pytest."""
   path = pathlib.Path(__file__).with_name("pytest_stand_in.py")
   return path.read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""UnLeakedTestBench of a Test LLM (EVALUATION.md), by two readings."""
