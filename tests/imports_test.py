@@ -27,6 +27,7 @@ LEVELS = {
   "sweep": 1,
   "sweep_results": 3,
   "code_suites": 4,
+  "ult": 4,
   "matches": 4,
   "scores": 0,
   "mutation": 2,
@@ -161,6 +162,7 @@ SAME_LEVEL = {
   ("heldout", "game"),
   ("run_log", "assembly"),
   ("code_suites", "subjects"),
+  ("ult", "subjects"),
   ("matches", "subjects"),
   ("checkpointing", "checkpoint"),
   ("starting", "assembly"),
@@ -172,6 +174,7 @@ SAME_LEVEL = {
 }
 JAX_FREE = [name for name, level in LEVELS.items() if level == 0] + [
   "datasets.survey",
+  "ult.counts",
   "tiny.corpus",
   "verification",
   "counting",

@@ -16,7 +16,7 @@ _CODE = re.compile(
   re.MULTILINE,
 )
 _LANGUAGES = ("python", "py", "python3", "")
-_ATTEMPTS = 50  # at reading the start of a broken text
+_ATTEMPTS = 50  # lines that a text that breaks off may lose
 
 
 def published(answer: str, name: str, index: int) -> str:
@@ -101,7 +101,8 @@ def complete(answer: str, name: str) -> str | None:
   checks something when it runs. It asserts something, in loops and with blocks
   too, or expects an exception, and mentions the function under test. Imports
   and helpers stay; other tests go, and so does a copy of the function itself.
-  Of a text that breaks off, what was complete counts.
+  Of a text that breaks off, the complete
+  statements count.
 
   Args:
     answer: what the model wrote, with fences or without.
@@ -110,8 +111,10 @@ def complete(answer: str, name: str) -> str | None:
   Returns:
     A program, or None.
   """
-  bodies = [b for lang, b in parsing.blocks(answer) if lang in _LANGUAGES]
-  if not bodies:
+  found = [b for lang, b in parsing.blocks(answer) if lang in _LANGUAGES]
+  # The last line of a block that nothing closes may be half a line.
+  bodies = [b.rpartition("\n")[0] if answer.endswith(b) else b for b in found]
+  if not found:
     start = _CODE.search(answer)
     bodies = [answer[start.start() :]] if start else []
   for body in bodies:
@@ -124,11 +127,8 @@ def complete(answer: str, name: str) -> str | None:
 def _longest_program(text: str) -> list[ast.stmt]:
   """The statements of the longest start of a text that is a program."""
   lines = text.split("\n")
-  ends = [len(lines)] + [
-    at for at in range(len(lines) - 1, 0, -1) if lines[at][:1].strip(" \t)]}#")
-  ]
-  for end in ends[:_ATTEMPTS]:
-    tree, _ = parsing.parse_source("\n".join(lines[:end]))
+  for left_out in range(min(_ATTEMPTS, len(lines))):
+    tree, _ = parsing.parse_source("\n".join(lines[: len(lines) - left_out]))
     if tree is not None:
       return tree.body
   return []

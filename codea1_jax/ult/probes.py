@@ -3,10 +3,10 @@
 The program's text gets calls of `__hit__`, so that neither a tracer nor a
 version of Python decides what counts. A line counts where a statement, a
 decorator, an `except` or a `case` begins on it; docstrings and declarations do
-not. A branch is one of the two ways out of an `if`, a `while`, a `for`, and of
-an `except` or a `case` that others follow: the coverage package's lines and
-branches. Conditions inside of one statement are not branches, and neither are
-those that are constants.
+not. A branch is one of the two ways out of an `if`, a `while`, a `for` and a
+`case`: the coverage package's lines and branches, except that it sees no
+branches within one line. Conditions inside of expressions are not branches, and
+neither are those that are constants.
 """
 
 import ast
@@ -71,18 +71,16 @@ class _Prober:
     """Puts probes into a statement."""
     if isinstance(node, ast.If | ast.While | ast.For | ast.AsyncFor):
       self._fork(node)
-    elif isinstance(node, ast.Try):
-      self._handlers(node)
     elif isinstance(node, ast.Match):
       self._cases(node)
     elif isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
       self._definition(node)
     else:
-      for field in ("body", "orelse", "finalbody"):  # with, try with except*
+      for field in ("body", "orelse", "finalbody"):  # of try and with
         if getattr(node, field, None):
           setattr(node, field, self.body(getattr(node, field)))
       for handler in getattr(node, "handlers", ()):
-        handler.body = self.body(handler.body)
+        self._handler(handler)
 
   def _fork(self, node) -> None:
     condition = getattr(node, "test", None)
@@ -92,24 +90,14 @@ class _Prober:
       # Of a loop, what runs when it ends by itself.
       node.orelse = _hits([self._branch()]) + node.orelse
 
-  def _handlers(self, node: ast.Try) -> None:
-    for field in ("body", "orelse", "finalbody"):
-      setattr(node, field, self.body(getattr(node, field)))
-    reached: list[int] = []
-    for at, handler in enumerate(node.handlers):
-      reached.append(self._note(handler.lineno))
-      handler.body = self.body(handler.body)
-      if handler.type is None:
-        handler.body = _hits(reached) + handler.body
-      else:  # its type is looked up when no handler above took the exception
-        calls = [*map(_call, reached), handler.type]
-        last = ast.Constant(-1)
-        handler.type = ast.Subscript(
-          ast.Tuple(calls, ast.Load()), last, ast.Load()
-        )
-      if at + 1 < len(node.handlers):
-        handler.body = _hits([self._branch()]) + handler.body
-        reached = [self._branch()]
+  def _handler(self, handler: ast.ExceptHandler) -> None:
+    reached = self._note(handler.lineno)
+    handler.body = self.body(handler.body)
+    if handler.type is None:
+      handler.body = _hits([reached]) + handler.body
+    else:  # its type is looked up when no handler above took the exception
+      pair = ast.Tuple([_call(reached), handler.type], ast.Load())
+      handler.type = ast.Subscript(pair, ast.Constant(1), ast.Load())
 
   def _cases(self, node: ast.Match) -> None:
     reached: list[int] = []  # by a value that matches nothing so far

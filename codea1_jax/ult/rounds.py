@@ -14,8 +14,8 @@ _SYSTEM = (
   " block and with nothing else."
 )
 _FIRST = """\
-Write a test for the function `{name}` shown below. Your answer holds one test \
-with one input.
+Write one test for the function `{name}` shown below: one call with one input, \
+and one assert on what it returns.
 
 Code:
 ```python
@@ -25,11 +25,14 @@ Code:
 What `{name}` does:
 {description}
 
-Begin the test with:
-def test_{name}():"""
+Answer with a test of this form, and stop after its assert:
+```python
+def test_{name}():
+    assert {name}(...) == ...
+```"""
 _NEXT = (
-  "Write another test for the same function. It must differ from all tests"
-  " above and should reach other statements and branches."
+  "Write one more test for the same function, of the same form. It must differ"
+  " from all tests above and should reach other statements and branches."
 )
 
 Answer = dict[str, Any]  # "text"; of a model also "tokens" and "finished"
