@@ -48,7 +48,13 @@ def test_clip():
     assert clip(1, low(), 5) == low()
 ```"""
 BARE = "```python\nx = 1\nassert clip(x, 2, 5) == 2\nassert x\n```"
-UNNAMED = "```python\ndef check():\n    assert clip(1, 2, 5) == 2\ncheck()\n```"
+UNNAMED = """\
+```python
+def check():
+    assert clip(1, 2, 5) == 2
+    assert clip(3, 2, 5) == 3
+check()
+```"""
 CLASS = """\
 ```python
 class TestClip:
@@ -90,7 +96,7 @@ def body(answer):
      body(HELPER)),
     (BARE, "def test_clip_0():\n    x = 1\n    assert clip(x, 2, 5) == 2",
      body(BARE)),
-    (UNNAMED, KEPT, "def check():\n    assert clip(1, 2, 5) == 2\ncheck()"),
+    (UNNAMED, KEPT, body(UNNAMED)),
     (CLASS, KEPT.replace("()", "(self)"), body(CLASS).replace(
      "Clip:\n", "Clip:\n\n")),
     (CUT, KEPT, WHOLE),

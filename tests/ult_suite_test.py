@@ -70,7 +70,7 @@ def test_a_samples_file(tmp_path):
 
 def test_a_real_policy_in_five_rounds(tmp_path):
   """The shipped Test LLM, which knows no English."""
-  wanted = settings(tmp_path, model="shipped:test_llm")
+  wanted = settings(tmp_path, model="shipped:test_llm", max_prompt_tokens=64)
   scores = suite.run(wanted, tmp_path / "out", workers=1)
   assert scores["strict"]["no test"] == 10
   assert scores["strict"]["pass@5"]["value"] == 0
@@ -80,7 +80,7 @@ def test_a_real_policy_in_five_rounds(tmp_path):
   again = suite.run(wanted, tmp_path / "out", workers=1)
   assert again["seconds"] == {"generation": 0, "execution": 0}
   with pytest.raises(ValueError, match=r"seed: 0 there, 1 here.*--out"):
-    suite.run(settings(tmp_path, model="shipped:test_llm", seed=1),
+    suite.run(settings(tmp_path, model="shipped:test_llm", max_prompt_tokens=64, seed=1),
               tmp_path / "out")  # fmt: skip
 
 

@@ -97,20 +97,20 @@ def test_what_tests_see_of_the_program(pool):
 
 def test_the_table(pool):
   """Counted by hand: lines 3 to 5, where 3 has the two branches."""
-  found = verdicts.judge(
-    FUNCTIONS, [CLIPPED, ROOTS[:4] + ["No."]], verdicts.MODES, pool
-  )
+  wrong, below, *others = CLIPPED[4], *CLIPPED[:4]
+  texts = [[wrong, *others, below], [*ROOTS[:4], "No."]]
+  found = verdicts.judge(FUNCTIONS, texts, verdicts.MODES, pool)
   strict = [v["strict"] for v in found]
   assert [v["statuses"].count("pass") for v in strict] == [4, 4]
   table = counts.table(FUNCTIONS, strict, "strict", set())
   value = {k: v["value"] for k, v in table.items() if isinstance(v, dict)}
   assert table["tests"] == 10 and table["passed"] == 8
   assert table["no test"] == 1
-  assert (value["pass@1"], value["pass@2"], value["pass@5"]) == (100, 100, 80)
-  # One of two branches by the first test, with 2 of 3 lines and 1 of 1.
-  assert value["line@1"] == pytest.approx(75)
-  assert (value["branch@1"], value["branch@2"]) == (50, 100)
-  assert (value["line@2"], table["mut@1"], table["Mul"]) == (100, None, None)
+  assert (value["pass@1"], value["pass@2"], value["pass@5"]) == (50, 75, 80)
+  # What only the wrong test reaches does not count, until another does.
+  assert (value["line@1"], value["line@2"], value["line@5"]) == (25, 75, 100)
+  assert (value["branch@1"], value["branch@2"]) == (0, 50)
+  assert (value["branch@5"], table["mut@1"], table["Mul"]) == (100, None, None)
   reference = [v["reference"] for v in found]
   table = counts.table(FUNCTIONS, reference, "reference", set())
   value = {k: v["value"] for k, v in table.items() if isinstance(v, dict)}
