@@ -70,7 +70,8 @@ def test_a_samples_file(tmp_path):
 
 def test_a_real_policy_in_five_rounds(tmp_path):
   """The shipped Test LLM, which knows no English."""
-  wanted = settings(tmp_path, model="shipped:test_llm", max_prompt_tokens=64)
+  given = {"model": "shipped:test_llm", "max_prompt_tokens": 64}
+  wanted = settings(tmp_path, **given)
   scores = suite.run(wanted, tmp_path / "out", workers=1)
   assert scores["strict"]["no test"] == 10
   assert scores["strict"]["pass@5"]["value"] == 0
@@ -80,8 +81,7 @@ def test_a_real_policy_in_five_rounds(tmp_path):
   again = suite.run(wanted, tmp_path / "out", workers=1)
   assert again["seconds"] == {"generation": 0, "execution": 0}
   with pytest.raises(ValueError, match=r"seed: 0 there, 1 here.*--out"):
-    suite.run(settings(tmp_path, model="shipped:test_llm", max_prompt_tokens=64, seed=1),
-              tmp_path / "out")  # fmt: skip
+    suite.run(settings(tmp_path, **given, seed=1), tmp_path / "out")
 
 
 def test_it_goes_on_in_the_round_where_it_was_stopped(tmp_path):
