@@ -5,11 +5,10 @@
   python -m experiments.evaluate --model=DIR --suite=ult --data=ULT.jsonl \
     --fixed_sample=SAMPLE.json --mode=strict,reference --out=runs/tests
 
---model is a directory, hub:ORG/NAME, shipped:NAME, a run's WORKDIR[:STEP], or
-ground_truth, the rows' own answers; of a run the Code LLM, for ult the Test
-LLM. A samples file has lines with task_id and solution, a program; for ult
-with task_id and tests, five answers. The same command goes on where it was
-stopped.
+--model is a directory, hub:ORG/NAME, shipped:NAME, ground_truth (the rows' own
+answers; not for ult), or a run's WORKDIR[:STEP]: its Code LLM, for ult its Test
+LLM. A samples file has lines with task_id and solution, a program; for ult with
+task_id and tests, five answers. The same command goes on where it was stopped.
 """
 
 import dataclasses
@@ -33,7 +32,7 @@ _MODE = flags.DEFINE_list("mode", ["strict"], "Of strict, reference.")
 _NUMBER("limit", 0, "Only so many rows of each suite.")
 _NUMBER("samples", 32, "Answers a row; ult: always five.", lower_bound=1)
 _TEMPERATURE = flags.DEFINE_float(
-  "temperature", None, "0: greedy, one answer. 0.7 if not given, 0 for ult."
+  "temperature", None, "0: greedy. 0.7; ult: 0."
 )
 flags.DEFINE_float("top_p", 0.95, "Of the sampling.")
 _NUMBER("max_new_tokens", 4096, "Of an answer.")
@@ -45,17 +44,13 @@ _WORKERS = _NUMBER("workers", 0, "Of the sandbox; 0: the cores.")
 
 
 def main(_):
-  out = pathlib.Path(_OUT.value)
-  names = tuple(_SUITE.value)
-  kind = ult if names == (ult.NAME,) else code_suites
-  given = flags.FLAGS.flag_values_dict() | {
-    "suites": names,
-    "modes": tuple(_MODE.value),
-  }
+  out, suites = pathlib.Path(_OUT.value), tuple(_SUITE.value)
+  kind = ult if suites == (ult.NAME,) else code_suites
+  given = flags.FLAGS.flag_values_dict()
+  given |= {"suites": suites, "modes": tuple(_MODE.value)}
   if _TEMPERATURE.value is None:
     given["temperature"] = 0.0 if kind is ult else 0.7
-  if not given["temperature"]:
-    given["samples"] = 1
+  given["samples"] = given["samples"] if given["temperature"] else 1
   fields = [field.name for field in dataclasses.fields(kind.Settings)]
   try:
     settings = kind.Settings(**{name: given[name] for name in fields})

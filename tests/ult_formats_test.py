@@ -103,9 +103,8 @@ def body(answer):
     (HALF, KEPT, f"import pytest\n\n{WHOLE}"),
     (OWN_COPY, KEPT, WHOLE),
     # An assert on the last line ends the test at the first of all asserts.
-    ("def test_a():\n  assert x\n  assert clip(1) == 2",
-     "def test_clip_0():\n    assert x",
-     "def test_a():\n    assert x\n    assert clip(1) == 2"),
+    ("assert x\ndef test_a():\n    assert clip(1) == 2", WRONG,
+     "assert x\n\ndef test_a():\n    assert clip(1) == 2"),
     ("def test_a():\n  print(clip(1))", WRONG, None),
     ("```python\nasync def test_a():\n  assert clip(1)\n```", WRONG, None),
     (UNNAMED.replace("\ncheck()", ""), KEPT, None),

@@ -163,6 +163,7 @@ GOOD = {"task_id": "7", "tests": CLIPPED}
   [
     ({"modes": ("lenient",)}, "--mode=lenient: known are"),
     ({"model": "x"}, "one of --model and --samples_file"),
+    ({"model": "ground_truth", "samples_file": None}, "are no oracle"),
     ({"data": "none.jsonl"}, r"none\.jsonl: cannot be read"),
     ({"samples_file": [{"tests": CLIPPED}]}, r"jsonl:1: field 'task_id'"),
     ({"samples_file": [{"task_id": "7", "tests": "x"}]},
@@ -177,8 +178,10 @@ GOOD = {"task_id": "7", "tests": CLIPPED}
   ],
 )  # fmt: skip
 def test_mistakes_are_one_line(tmp_path, changes, message):
-  lines = changes.pop("samples_file", [GOOD, GOOD | {"task_id": "9"}])
-  changes["samples_file"] = samples(tmp_path, *lines)
+  lines = changes.get("samples_file", [GOOD, GOOD | {"task_id": "9"}])
+  changes = changes | {
+    "samples_file": samples(tmp_path, *lines) if lines else ""
+  }
   if "fixed_sample" in changes:
     path = tmp_path / "sample.json"
     path.write_text(changes["fixed_sample"])

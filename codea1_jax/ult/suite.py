@@ -42,6 +42,10 @@ class Settings:
       )
     if bool(self.model) == bool(self.samples_file):
       raise ValueError("give one of --model and --samples_file")
+    if self.model == "ground_truth":
+      raise ValueError(
+        "--model=ground_truth: the rows' own tests are no oracle"
+      )
 
 
 def run(
