@@ -58,8 +58,35 @@ check()
 CLASS = """\
 ```python
 class TestClip:
+    def test_nothing(self):
+        pass
+
+    def setup_method(self):
+        self.low = 2
+
     def test_low(self):
         assert clip(1, 2, 5) == 2
+        assert clip(1, 3, 5) == 3
+
+    def test_high(self):
+        assert clip(9, 2, 5) == 5
+```"""
+FIRST_METHOD = """\
+class TestClip:
+
+    def setup_method(self):
+        self.low = 2
+
+    def test_low(self):
+        assert clip(1, 2, 5) == 2"""
+SETUP = """\
+```python
+def test_clip():
+    assert True
+    low = 2
+    found = clip(1, low, 5)
+    assert found == low
+    assert found != 5
 ```"""
 CUT = """\
 ```python
@@ -85,8 +112,7 @@ def body(answer):
 @pytest.mark.parametrize(
   "answer, published, complete",
   [
-    (PLAIN, KEPT, "import pytest\n\ndef test_clip():\n    assert clip(1, 2, 5)"
-     " == 2\n    assert clip(9, 2, 5) == 5"),
+    (PLAIN, KEPT, f"import pytest\n\n{WHOLE}"),
     (MULTI_LINE, WRONG, WHOLE),
     (RAISES, WRONG, "import pytest\n\ndef test_clip():\n    with pytest.raises("
      "TypeError):\n        clip('a', 2, 5)"),
@@ -95,10 +121,14 @@ def body(answer):
     (HELPER, "def test_clip_0():\n    assert clip(1, low(), 5) == low()",
      body(HELPER)),
     (BARE, "def test_clip_0():\n    x = 1\n    assert clip(x, 2, 5) == 2",
-     body(BARE)),
+     "x = 1\nassert clip(x, 2, 5) == 2"),
     (UNNAMED, KEPT, body(UNNAMED)),
-    (CLASS, KEPT.replace("()", "(self)"), body(CLASS).replace(
-     "Clip:\n", "Clip:\n\n")),
+    # From the first "def test" on, and the first function is made the test.
+    (CLASS, "def test_clip_0(self):\n    pass\n\ndef setup_method(self):\n"
+     "    self.low = 2\n\ndef test_low(self):\n    assert clip(1, 2, 5) == 2",
+     FIRST_METHOD),
+    (SETUP, "def test_clip_0():\n    assert True",
+     body(SETUP).replace("\n    assert found != 5", "")),
     (CUT, KEPT, WHOLE),
     (HALF, KEPT, f"import pytest\n\n{WHOLE}"),
     (OWN_COPY, KEPT, WHOLE),
@@ -113,8 +143,8 @@ def body(answer):
     ("```python\n" + "(" * 5000 + "\n```", WRONG, None),
   ],
   ids=["plain", "multi-line", "raises", "loop", "helper", "bare", "unnamed",
-       "class", "cut", "cut in a test", "own copy", "last line", "no assert",
-       "async", "never called", "not about it", "prose", "brackets"],
+       "class", "setup", "cut", "cut in a test", "own copy", "last line",
+       "no assert", "async", "never called", "not about it", "prose", "brackets"],
 )  # fmt: skip
 def test_what_counts(answer, published, complete):
   assert formats.published(answer, "clip", 0) == published

@@ -16,6 +16,7 @@ _CODE = re.compile(
   re.MULTILINE,
 )
 _LANGUAGES = ("python", "py", "python3", "")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ATTEMPTS = 50  # lines that a text that breaks off may lose
 
 
@@ -97,16 +98,16 @@ def _up_to_assert(body: list[ast.stmt]) -> list[ast.stmt] | None:
 def complete(answer: str, name: str) -> str | None:
   """The first complete test of an answer, with all that it needs.
 
-  A test is a function or class named as pytest wants it, or a program that
-  checks something when it runs. It asserts something, in loops and with blocks
-  too, or expects an exception, and mentions the function under test. Imports
-  and helpers stay; other tests go, and so does a copy of the function itself.
-  Of a text that breaks off, the complete
-  statements count.
+  A test is a function, or a method of a class, named as pytest wants it, or a
+  program; it ends with its first statement that checks something: an assert,
+  over several lines or in a loop or block too, or an expected exception. Such
+  an answer may hold many tests; one counts. Imports and helpers stay; other
+  tests go, and so does a copy of the function itself. Of a text that breaks
+  off, the complete statements count.
 
   Args:
     answer: what the model wrote, with fences or without.
-    name: of the function under test.
+    name: of the function under test, which the test must mention.
 
   Returns:
     A program, or None.
@@ -139,7 +140,7 @@ def _one_test(body: list[ast.stmt], name: str) -> str | None:
   tests = [node for node in body if _is_named_test(node)]
   if tests:
     test = next((node for node in tests if _checks(node)), None)
-    if test is None:
+    if test is None or not _shorten(test, name):
       return None
     # Bare expressions call other tests, or start them: unittest.main().
     body = [
@@ -148,8 +149,8 @@ def _one_test(body: list[ast.stmt], name: str) -> str | None:
       if node is test
       or not (node in tests or isinstance(node, ast.Expr | ast.If))
     ]
-  elif not _checks_when_run(body):
-    return None
+  else:
+    body = _up_to_check(body, name, _checking_helpers(body))
   module = ast.Module(body, [])
   if name not in _names(module):
     return None
@@ -157,6 +158,36 @@ def _one_test(body: list[ast.stmt], name: str) -> str | None:
     return ast.unparse(module)
   except parsing.PARSER_ERRORS:
     return None
+
+
+def _shorten(test: ast.FunctionDef | ast.ClassDef, name: str) -> bool:
+  """Leaves one check in a test; whether there is any."""
+  if isinstance(test, ast.FunctionDef):
+    test.body = _up_to_check(test.body, name)
+    return bool(test.body)
+  methods = [node for node in test.body if _is_named_test(node)]
+  first = next((node for node in methods if _checks(node)), None)
+  test.body = [n for n in test.body if n is first or n not in methods]
+  return first is not None and _shorten(first, name)
+
+
+def _up_to_check(
+  body: list[ast.stmt], name: str, helpers: frozenset[str] = frozenset()
+) -> list[ast.stmt]:
+  """Statements up to the first that checks what the function does.
+
+  Where none has mentioned it by then, the first that checks anything.
+  """
+  ends = [
+    at + 1
+    for at, node in enumerate(body)
+    if not isinstance(node, _DEFINITIONS)
+    and (_checks(node) or helpers & _names(node))
+  ]
+  for end in ends:
+    if name in _names(ast.Module(body[:end], [])):
+      return body[:end]
+  return body[: ends[0]] if ends else []
 
 
 def _is_named_test(node: ast.stmt) -> bool:
@@ -178,19 +209,12 @@ def _checks(node: ast.AST) -> bool:
   return False
 
 
-def _checks_when_run(body: list[ast.stmt]) -> bool:
-  """Whether a program without test functions checks something by itself."""
-  helpers = {
+def _checking_helpers(body: list[ast.stmt]) -> frozenset[str]:
+  """Names of functions that check something when they are called."""
+  return frozenset(
     node.name
     for node in body
     if isinstance(node, ast.FunctionDef) and _checks(node)
-  }
-  return any(
-    _checks(node) or helpers & _names(node)
-    for node in body
-    if not isinstance(
-      node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    )
   )
 
 
