@@ -144,7 +144,8 @@ def body(answer):
   ],
   ids=["plain", "multi-line", "raises", "loop", "helper", "bare", "unnamed",
        "class", "setup", "cut", "cut in a test", "own copy", "last line",
-       "no assert", "async", "never called", "not about it", "prose", "brackets"],
+       "no assert", "async", "never called", "not about it", "prose",
+       "brackets"],
 )  # fmt: skip
 def test_what_counts(answer, published, complete):
   assert formats.published(answer, "clip", 0) == published
