@@ -1,12 +1,17 @@
 """Rounds, files, going on, and the mistakes of users."""
 
 import json
+import pathlib
+import subprocess
+import sys
 
 import pytest
 from ult_rows import CLIPPED, ROOTS, ROWS, write
 
 from codea1_jax import jsonl
 from codea1_jax.ult import evaluation, rounds, rows, suite
+
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 def settings(tmp_path, **changes):
@@ -34,20 +39,23 @@ def samples(tmp_path, *lines):
   return str(path)
 
 
-def test_a_samples_file(tmp_path):
+def test_the_command_on_a_samples_file(tmp_path):
   pytest.importorskip("cosmic_ray", reason="mutants need cosmic-ray")
   sample = tmp_path / "sample.json"
   sample.write_text('["task_0", "task_3"]')  # positions, not task ids
-  wanted = settings(
+  answers = samples(
     tmp_path,
-    samples_file=samples(
-      tmp_path,
-      {"task_id": "7", "tests": CLIPPED[:4] + CLIPPED[:1]},
-      {"task_id": 9, "tests": ROOTS},
-    ),
-    fixed_sample=str(sample),
+    {"task_id": "7", "tests": CLIPPED[:4] + CLIPPED[:1]},
+    {"task_id": 9, "tests": ROOTS},
   )
-  scores = suite.run(wanted, tmp_path / "out", workers=2)
+  command = [sys.executable, "-m", "experiments.evaluate", "--suite=ult",
+             f"--samples_file={answers}", f"--data={write(tmp_path)}",
+             f"--fixed_sample={sample}", "--mode=strict,reference",
+             "--workers=2", f"--out={tmp_path / 'out'}"]  # fmt: skip
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  assert "| pass@5 | 100.00 [100.00, 100.00] of 2 | 50.00 [" in done.stdout
+  scores = json.loads((tmp_path / "out" / "scores.json").read_text())
   assert scores["strict"]["pass@5"]["value"] == 100
   assert scores["strict"]["pass@5"]["count"] == 2
   assert scores["reference"]["pass@5"]["value"] == 50
@@ -59,9 +67,8 @@ def test_a_samples_file(tmp_path):
   assert scores["reference"]["Mul"]["value"] == pytest.approx(
     product * scores["reference"]["mut@5"]["value"]
   )
-  assert "| pass@5 | 100.00 [100.00, 100.00] of 2 | 50.00 [" in suite.markdown(
-    scores
-  )
+  kept = json.loads((tmp_path / "out" / "settings.json").read_text())
+  assert kept["temperature"] == 0
   lines = jsonl.read_jsonl(tmp_path / "out" / "ult" / "verdicts.jsonl")
   assert [line["task_id"] for line in lines] == ["7", "9"]
   assert set(lines[0]["strict"]["mutants"]) == {"1", "2", "5"}
