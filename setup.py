@@ -38,6 +38,7 @@ setup(
   ],
   extras_require={
     "test": [
+      "coverage>=7.6",
       "hypothesis>=6.100",
       "matplotlib>=3.9",
       "pytest>=8.0",

@@ -41,13 +41,16 @@ class Settings:
       raise ValueError("give one of --model and --samples_file")
 
 
-def run(settings: Settings, directory: pathlib.Path) -> dict[str, Any]:
+def run(
+  settings: Settings, directory: pathlib.Path, workers: int | None = None
+) -> dict[str, Any]:
   """Answers all rows, or goes on with it, and writes the samples file.
 
   Args:
     settings: which model, or given programs, and rows, and how.
     directory: gets settings.json, samples.jsonl with the answers as they come,
       and at the end the samples file.
+    workers: of a sandbox, which this suite has no use for.
 
   Returns:
     JSON data: the file, and how many problems and samples are in it.

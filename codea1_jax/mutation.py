@@ -19,7 +19,7 @@ import pathlib
 import pickle
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from codea1_jax.sandbox import Job, Limits, SandboxPool
@@ -131,6 +131,8 @@ def run_mutants(
   *,
   strict: bool = True,
   workers: int | None = None,
+  make_job: Callable[[str, str], Job] = tested_job,
+  numpy: bool = False,
 ) -> list[MutationResult | None]:
   """Mutates programs and runs their tests on every mutant.
 
@@ -140,11 +142,13 @@ def run_mutants(
     strict: CPU limits of max(1 s, 5 times what the tests take on the program
       itself); else 10 s, as the published evaluation.
     workers: of the sandbox.
+    make_job: the job whose load runs the tests on a program.
+    numpy: whether programs find it.
 
   Returns:
     A result a program; None where the tests do not pass on the program.
   """
-  baselines = _run(programs, REFERENCE_S, workers)
+  baselines = _run(programs, REFERENCE_S, workers, make_job, numpy)
   groups: dict[float, list[int]] = {}
   for at, (passed, cpu_s) in enumerate(baselines):
     if passed:
@@ -158,7 +162,7 @@ def run_mutants(
       for at in places
       for mutant in mutants[at]
     ]
-    verdicts = iter(_run(jobs, limit, workers))
+    verdicts = iter(_run(jobs, limit, workers, make_job, numpy))
     for at in places:
       killed = [next(verdicts)[0] for _ in mutants[at]]
       results[at] = MutationResult(
@@ -177,17 +181,21 @@ def passes(
 
 
 def _run(
-  programs: Sequence[tuple[str, str]], limit_s: float, workers: int | None
+  programs: Sequence[tuple[str, str]],
+  limit_s: float,
+  workers: int | None,
+  make_job: Callable[[str, str], Job] = tested_job,
+  numpy: bool = False,
 ) -> list[tuple[bool | None, float]]:
   """Whether the tests pass, None where nobody can say, and CPU seconds."""
   limits = Limits(load_cpu_s=limit_s, memory_mb=_MEMORY_MB)
   found: list[tuple[bool | None, float]] = [(False, 0.0)] * len(programs)
   jobs = {
-    at: tested_job(program, tests)
+    at: make_job(program, tests)
     for at, (program, tests) in enumerate(programs)
     if _code(program) is not None
   }
-  with SandboxPool(workers, limits) as pool:
+  with SandboxPool(workers, limits, numpy=numpy) as pool:
     for at, result in zip(jobs, pool.run(list(jobs.values()))):
       status = result.load.status
       passed = None if status is Status.INFRASTRUCTURE else result.load.passed

@@ -65,10 +65,10 @@ def extract_code_text(completion: str, *, bare_fence: bool = True) -> str:
   Returns:
     The block without its fences and without white space around it.
   """
-  blocks = _blocks(completion)
+  found = blocks(completion)
   languages = ("python", "") if bare_fence else ("python",)
   for wanted in languages:
-    for language, text in blocks:
+    for language, text in found:
       if language == wanted:
         return text.strip()
   return completion.strip()
@@ -137,7 +137,7 @@ def nonprintable_share(text: str) -> float:
   return bad / len(text)
 
 
-def _blocks(text: str) -> list[tuple[str, str]]:
+def blocks(text: str) -> list[tuple[str, str]]:
   """(language, body) of every fenced block."""
   return [
     (
@@ -216,18 +216,18 @@ def _statements(completion: str) -> Iterator[ast.stmt | str]:
 
   Without such a block: the statements at lines that start with `assert`.
   """
-  blocks = [
-    body for language, body in _blocks(completion) if language == "python"
+  bodies = [
+    body for language, body in blocks(completion) if language == "python"
   ]
-  source = "\n".join(blocks) if blocks else completion
-  tree, _ = parse_source(source) if blocks else (None, "")
+  source = "\n".join(bodies) if bodies else completion
+  tree, _ = parse_source(source) if bodies else (None, "")
   if tree is not None:
     yield from tree.body
     return
   start, budget = 0, MAX_RETRIES
   while start < len(source):
     next_line = source.find("\n", start) + 1 or len(source)
-    if not blocks and not _ASSERT.match(source, start):
+    if not bodies and not _ASSERT.match(source, start):
       start = next_line
       continue
     end = _statement_end(source, start, budget) if budget > 0 else next_line

@@ -65,6 +65,39 @@ def mean_score(values: Sequence[float], seed: int = 0) -> Score:
   )
 
 
+def ratio_score(
+  *ratios: tuple[Sequence[float], Sequence[float]], seed: int = 0
+) -> Score | None:
+  """Product of ratios of sums over the same problems, in percent.
+
+  Micro-averages, means over some of the problems, and products of such. The
+  bootstrap draws problems, and counts draws in which every ratio exists.
+
+  Args:
+    *ratios: (numerators [P], denominators [P]) each.
+    seed: of the bootstrap.
+
+  Returns:
+    The score, with the number of problems that no denominator is 0 for; None
+    where a sum of denominators is 0.
+  """
+  pairs = np.asarray(ratios, np.float64)  # [R, 2, P]
+  number = pairs.shape[2]
+  rng = np.random.default_rng(seed)
+  values = []
+  for draw in range(_DRAWS + 1):
+    chosen = rng.integers(number, size=number) if draw else slice(None)
+    above, below = pairs[:, :, chosen].sum(2).T
+    if below.all():
+      values.append(100 * float(np.prod(above / below)))
+    elif not draw:
+      return None
+  tail = (1 - _LEVEL) / 2
+  low, high = np.quantile(values[1:] or values, [tail, 1 - tail])
+  count = int(np.all(pairs[:, 1] != 0, axis=0).sum())
+  return Score(values[0], float(low), float(high), count)
+
+
 def code_scores(
   verdicts: Sequence[Sequence[bool | None]], ks: Sequence[int] = (1, 8, 16, 32)
 ) -> dict[str, Score]:

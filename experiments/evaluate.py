@@ -2,114 +2,95 @@
 
   python -m experiments.evaluate --model=DIR --suite=humanevalplus,mbppplus \
     --data=ROWS.parquet --samples=32 --out=runs/scores
-  python -m experiments.evaluate --model=WORKDIR:STEP ... (a run's Code LLM)
-  python -m experiments.evaluate --samples_file=FILE.jsonl --suite=mbppplus ...
+  python -m experiments.evaluate --model=DIR --suite=ult --data=ULT.jsonl \
+    --fixed_sample=SAMPLE.json --mode=strict,reference --out=runs/tests
   python -m experiments.evaluate --model=DIR --suite=bigcodebench-export \
-    --split=instruct --data=BIGCODEBENCH.jsonl --out=... (for its evaluator)
+    --split=instruct --data=ROWS.jsonl --out=... (then, of its evaluator's file)
   python -m experiments.evaluate --suite=bigcodebench-export --results=FILE.json
   python -m experiments.evaluate --code=RUN1:STEP --test=RUN2:STEP \
     --suite=collaboration (or cross_play; see experiments.matches)
 
---model is a directory, hub:ORG/NAME, shipped:NAME, a run's WORKDIR[:STEP], or
-ground_truth, the rows' own answers. A samples file has lines with task_id and
-solution, a program. The same command goes on where it was stopped.
+--model is a directory, hub:ORG/NAME, shipped:NAME, ground_truth (the rows' own
+answers; not for ult), or a run's WORKDIR[:STEP]: its Code LLM, for ult its Test
+LLM. --samples_file stands in for it: lines with task_id and solution, a
+program; for ult with task_id and tests, five answers. The same command goes on
+where it was stopped.
 """
 
+import dataclasses
 import json
 import pathlib
-from typing import Any
 
 from absl import app, flags
 
 from codea1_jax import bigcodebench_export, code_suites, matches
+from codea1_jax.ult import suite as ult
 from experiments import command_line
 
-_MODEL = flags.DEFINE_string("model", "", "Whose answers.")
-_SAMPLES_FILE = flags.DEFINE_string("samples_file", "", "Or answers as given.")
-_SUITE = flags.DEFINE_list("suite", None, "Which, see above.", required=True)
-_DATA = flags.DEFINE_string("data", "", "The rows.")
-_OUT = flags.DEFINE_string("out", "", "Directory of answers and scores.")
-_MODE = flags.DEFINE_list("mode", ["strict"], "Of strict, reference.")
-_LIMIT = flags.DEFINE_integer("limit", 0, "Only so many rows of each suite.")
-_SAMPLES = flags.DEFINE_integer("samples", 32, "Answers a row.", lower_bound=1)
-_TEMPERATURE = flags.DEFINE_float("temperature", 0.7, "0: greedy, one answer.")
-_TOP_P = flags.DEFINE_float("top_p", 0.95, "Of the sampling.")
-_TOKENS = flags.DEFINE_integer("max_new_tokens", 4096, "Of an answer.")
-_PROMPT = flags.DEFINE_integer("max_prompt_tokens", 4096, "Its last ones.")
-_ROWS = flags.DEFINE_integer("max_rows", 256, "Answers decoded at a time.")
-_DTYPE = flags.DEFINE_string("dtype", "float32", "Of the computation.")
-_SEED = flags.DEFINE_integer("seed", 0, "Of the sampling.")
-_SPLIT = flags.DEFINE_string(
-  "split", "instruct", "Or complete: BigCodeBench's."
-)
-_RESULTS = flags.DEFINE_string("results", "", "Of BigCodeBench's evaluator.")
-_CODE = flags.DEFINE_list("code", [], "Code LLMs of a match: RUN[:STEP].")
-_TEST = flags.DEFINE_list("test", [], "Test LLMs of a match.")
-_SUITES = flags.DEFINE_integer(
-  "suites", 1, "Of a match, a code.", lower_bound=1
-)
-_TESTS = flags.DEFINE_integer("tests", 8, "Of a match's suite.", lower_bound=1)
-_WORKERS = flags.DEFINE_integer("workers", 0, "Of the sandbox; 0: the cores.")
-
-# What answers depend on, in all suites, and what else the benchmarks' do.
-_SAMPLED = [
-  "temperature",
-  "top_p",
-  "max_new_tokens",
-  "max_rows",
-  "dtype",
-  "seed",
-]
-_ANSWERED = ["model", "samples_file", "data", "limit", "max_prompt_tokens"]
+_TEXT, _NUMBER = flags.DEFINE_string, flags.DEFINE_integer
+_TEXT("model", "", "Whose answers.")
+_TEXT("samples_file", "", "Or answers as given.")
+flags.DEFINE_list("suite", None, "Which, see above.", required=True)
+_TEXT("data", "", "The rows.")
+_TEXT("fixed_sample", "", "ult: the functions of mut@k; all without it.")
+_TEXT("split", "instruct", "bigcodebench: or complete.")
+_TEXT("results", "", "bigcodebench: what its evaluator wrote.")
+flags.DEFINE_list("code", [], "Code LLMs of a match: RUN[:STEP].")
+flags.DEFINE_list("test", [], "Test LLMs of a match.")
+_NUMBER("suites", 1, "Of a match, a code.", lower_bound=1)
+_NUMBER("tests", 8, "Of a match's suite.", lower_bound=1)
+_TEXT("out", "", "Directory of answers and scores.")
+flags.DEFINE_list("mode", ["strict"], "Of strict, reference.")
+_NUMBER("limit", 0, "Only so many rows of each suite.")
+_NUMBER("samples", 32, "Answers a row; ult: always five.", lower_bound=1)
+flags.DEFINE_float("temperature", None, "0: greedy. 0.7 unless given; ult: 0.")
+flags.DEFINE_float("top_p", 0.95, "Of the sampling.")
+_NUMBER("max_new_tokens", 4096, "Of an answer.")
+_NUMBER("max_prompt_tokens", 4096, "Its last ones.")
+_NUMBER("max_rows", 256, "Answers decoded at a time.")
+_TEXT("dtype", "float32", "Of the computation.")
+_NUMBER("seed", 0, "Of the sampling.")
+_NUMBER("workers", 0, "Of the sandbox; 0: the cores.")
 
 
-def _given(*names: str) -> dict[str, Any]:
-  return {name: flags.FLAGS[name].value for name in names}
-
-
-def _samples() -> int:
-  return _SAMPLES.value if _TEMPERATURE.value else 1
-
-
-def _play() -> str:
-  settings = matches.Settings(
-    codes=_samples(), **_given("suites", "tests", *_SAMPLED)
-  )
-  given = _given("code", "test", "data", "limit", "out")
-  return matches.play(_SUITE.value[0], *given.values(), settings)
-
-
-def _evaluate() -> dict[str, Any]:
-  """Scores, and what else there is to say, as JSON data."""
-  export = _SUITE.value == [bigcodebench_export.SUITE]
-  if export and _RESULTS.value:
-    return bigcodebench_export.read(_RESULTS.value)
-  out = pathlib.Path(_OUT.value)
-  if not (_DATA.value and _OUT.value):
+def evaluate(given) -> str:
+  """The flags' values -> what there is to print."""
+  suite, only = tuple(given["suite"]), given["suite"][0]
+  if given["temperature"] is None:
+    given["temperature"] = 0.0 if only == ult.NAME else 0.7
+  given["samples"] = given["samples"] if given["temperature"] else 1
+  if set(suite) <= set(matches.SUITES):
+    who = [given[name] for name in ("code", "test", "data", "limit", "out")]
+    settings = _settings(matches, given, codes=given["samples"])
+    return matches.play(only, *who, settings)
+  kind = {
+    (ult.NAME,): ult,
+    (bigcodebench_export.SUITE,): bigcodebench_export,
+  }.get(suite, code_suites)
+  if kind is bigcodebench_export and given["results"]:
+    return code_suites.markdown(bigcodebench_export.read(given["results"]))
+  if not (given["data"] and given["out"]):
     raise ValueError("--data or --out is missing")
-  given = _given(*_ANSWERED, *_SAMPLED)
-  given["samples"] = _samples()
-  if export:
-    settings = bigcodebench_export.Settings(split=_SPLIT.value, **given)
-    return bigcodebench_export.run(settings, out)
-  suites, modes = tuple(_SUITE.value), tuple(_MODE.value)
-  settings = code_suites.Settings(suites=suites, modes=modes, **given)
-  return code_suites.run(settings, out, _WORKERS.value or None)
+  settings = _settings(kind, given, suites=suite, modes=tuple(given["mode"]))
+  out = pathlib.Path(given["out"])
+  scores = kind.run(settings, out, given["workers"] or None)
+  text = json.dumps(scores, indent=2) + "\n"
+  (out / "scores.json").write_text(text)
+  return text if kind is bigcodebench_export else kind.markdown(scores)
+
+
+def _settings(kind, given, **more):
+  """The kind's Settings: of all values those that it has fields for."""
+  given = given | more
+  names = [field.name for field in dataclasses.fields(kind.Settings)]
+  return kind.Settings(**{name: given[name] for name in names})
 
 
 def main(_):
   try:
-    if set(_SUITE.value) <= set(matches.SUITES):
-      print(_play())
-      return
-    scores = _evaluate()
+    print(evaluate(flags.FLAGS.flag_values_dict()))
   except (ValueError, OSError) as error:
     command_line.fail(error)
-  if _OUT.value:
-    path = pathlib.Path(_OUT.value) / "scores.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(scores, indent=2) + "\n")
-  print(code_suites.markdown(scores) or json.dumps(scores, indent=2))
 
 
 if __name__ == "__main__":

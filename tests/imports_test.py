@@ -27,6 +27,7 @@ LEVELS = {
   "sweep": 1,
   "sweep_results": 3,
   "code_suites": 4,
+  "ult": 4,
   "matches": 4,
   "scores": 0,
   "mutation": 2,
@@ -168,6 +169,7 @@ SAME_LEVEL = {
   ("run_log", "assembly"),
   ("code_suites", "subjects"),
   ("bigcodebench_export", "code_suites"),
+  ("ult", "subjects"),
   ("matches", "subjects"),
   ("checkpointing", "checkpoint"),
   ("starting", "assembly"),
@@ -179,6 +181,7 @@ SAME_LEVEL = {
 }
 JAX_FREE = [name for name, level in LEVELS.items() if level == 0] + [
   "datasets.survey",
+  "ult.counts",
   "tiny.corpus",
   "verification",
   "counting",

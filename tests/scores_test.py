@@ -49,3 +49,19 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     covered += score.low <= 40 <= score.high
   assert 0.88 <= covered / 200 <= 0.99
   assert scores.mean_score([1.0] * 9) == scores.Score(100, 100, 100, 9)
+
+
+def test_ratios_of_sums():
+  micro = scores.ratio_score(([1, 3, 0], [2, 4, 0]))
+  assert micro.value == pytest.approx(100 * 4 / 6)
+  assert micro.count == 2 and 50 <= micro.low <= micro.high <= 75
+  whole = ([1, 1, 1], [1, 1, 1])
+  product = scores.ratio_score(([1, 0, 1], [2, 2, 2]), ([0.5, 0, 0], [1, 0, 0]))
+  assert product.value == pytest.approx(100 * (1 / 3) * 0.5)
+  assert product.count == 1
+  assert scores.ratio_score(whole, ([0, 0, 0], [0, 0, 0])) is None
+  # Of a plain mean it is the same thing.
+  values = [0.2, 0.9, 0.4, 0.4, 0.7]
+  mean, ratio = scores.mean_score(values), scores.ratio_score((values, [1] * 5))
+  assert ratio.value == pytest.approx(mean.value)
+  assert abs(ratio.low - mean.low) < 3 and abs(ratio.high - mean.high) < 3

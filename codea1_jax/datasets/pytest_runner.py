@@ -9,7 +9,6 @@ import inspect
 import itertools
 import sys
 import types
-import unittest
 
 
 def _module(name, source, known):
@@ -19,6 +18,19 @@ def _module(name, source, known):
   sys.modules[name] = module
   exec(compile(source, f"<{name}>", "exec"), vars(module))
   return module
+
+
+def _is_test_case(case):
+  """Whether it is unittest's; who imports that pays for it, nobody else."""
+  unittest = sys.modules.get("unittest")
+  return unittest is not None and issubclass(case, unittest.TestCase)
+
+
+def _skips(error):
+  """Whether a test says that it is not to run."""
+  unittest = sys.modules.get("unittest")
+  skipped = unittest is not None and isinstance(error, unittest.SkipTest)
+  return skipped or isinstance(error, sys.modules["pytest"].Skipped)
 
 
 def _asked(function):
@@ -131,13 +143,13 @@ def _around(before, call, after):
 def _class_tests(case, fixtures):
   """The tests of a class, each on an object of its own."""
   getattr(case, "setup_class", _nothing)()
-  if issubclass(case, unittest.TestCase):
+  if _is_test_case(case):
     case.setUpClass()
   for name in filter(lambda name: name.startswith("test"), dir(case)):
     test = getattr(case, name)
     if getattr(case, "skipped", False) or getattr(test, "skipped", False):
       continue
-    if issubclass(case, unittest.TestCase):
+    if _is_test_case(case):
       yield name, case(name).debug
       continue
     made = case()
@@ -171,7 +183,7 @@ def _tests(module):
   _with_one(vars(module).get("setup_module", _nothing), module)()
   for name, value in list(vars(module).items()):
     if inspect.isclass(value) and value.__module__ == module.__name__:
-      if name.startswith("Test") or issubclass(value, unittest.TestCase):
+      if name.startswith("Test") or _is_test_case(value):
         yield from _class_tests(value, fixtures)
     elif (
       name.startswith("test")
@@ -189,11 +201,11 @@ def _run(name, call, source):
   """One test; its failure says which it was, and the line that failed."""
   try:
     return call()
-  except unittest.SkipTest:
-    return None
   except AssertionError as error:
     raise AssertionError(f"{name}: {_line(error, source) or error}") from error
   except Exception as error:
+    if _skips(error):
+      return None
     said = f"{name}: {type(error).__name__}: {error}"
     raise RuntimeError(said) from error
 

@@ -21,16 +21,16 @@ def job(sources: Sequence[str], cpu_s: float, program: str) -> CheckJob:
     cpu_s: CPU seconds of all of it.
     program: what they test; they may import it as `solution`, or just use it.
   """
-  stand_in = _text("pytest_stand_in.py")
-  test = f"""{_text("pytest_runner.py")}
+  test = f"""{text("pytest_runner.py")}
 
 def check(candidate):
-  run_tests({program!r}, {list(sources)!r}, {stand_in!r})
+  run_tests({program!r}, {list(sources)!r}, {text("pytest_stand_in.py")!r})
 """
   return CheckJob(_CANDIDATE, "solution", test, cpu_s, _MEMORY_MB)
 
 
 @functools.cache
-def _text(name: str) -> str:
+def text(name: str) -> str:
+  """A file beside this one that runs in the sandbox."""
   path = pathlib.Path(__file__).with_name(name)
   return path.read_text(encoding="utf-8")
