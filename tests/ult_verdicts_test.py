@@ -53,9 +53,11 @@ def test_what_does_not_pass(pool):
     fenced("def test_it(unknown):", "  assert clip(1, 2, 5) == 2"),
     fenced("def test_it():", "  yield", "  assert clip(1, 2, 5) == 2"),
     fenced("import sys", "def test_it():", "  sys.exit(0)", "  assert clip"),
+    fenced("import pytest", "@pytest.mark.skip", "def test_it():",
+           "  assert clip(1, 2, 5) == 2"),
     modes=("strict",),
-  )
-  assert found["strict"]["statuses"] == ["fail"] * 5
+  )  # fmt: skip
+  assert found["strict"]["statuses"] == ["fail"] * 6
   found = judged(
     pool, *plain("clip(1, 2, 5) == 3"), "None.",
     fenced("x = 1 / 0", "def test_it():", "  assert clip(1, 2, 5) == 2"),

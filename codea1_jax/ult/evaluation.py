@@ -47,9 +47,14 @@ def evaluate(
   samples = Journal(directory / "samples.jsonl")
   verdicts = Journal(directory / "verdicts.jsonl")
   seconds, waiting = Seconds(), collections.deque()
-  total = sum(f.task_id not in verdicts.rows for f in functions)
+  # A step is a function's answer in one round, or its verdict.
+  done = sum(len(_answers(samples, f)) for f in functions)
+  done += sum(f.task_id in verdicts.rows for f in functions)
+  total = (ROUNDS + 1) * len(functions)
   with (
-    tqdm.tqdm(total=total, desc=directory.name, file=sys.stderr) as bar,
+    tqdm.tqdm(
+      total=total, initial=done, desc=directory.name, file=sys.stderr
+    ) as bar,
     futures.ThreadPoolExecutor(1) as executor,
   ):
 
@@ -64,7 +69,7 @@ def evaluate(
     for first in range(0, len(functions), chunk):
       part = functions[first : first + chunk]
       started = time.monotonic()
-      if answer(part, first, ask, samples):
+      if _answer(part, first, ask, samples, bar):
         seconds.generation += time.monotonic() - started
       left = [f for f in part if f.task_id not in verdicts.rows]
       if left:
@@ -76,16 +81,17 @@ def evaluate(
   return [verdicts.rows[f.task_id] for f in functions], seconds
 
 
-def answer(
-  functions: Sequence[Function], first: int, ask: Ask, samples: Journal
+def _answer(
+  functions: Sequence[Function],
+  first: int,
+  ask: Ask,
+  samples: Journal,
+  bar: tqdm.tqdm,
 ) -> bool:
   """Takes all functions through the rounds that they lack, one after the other.
 
   A function's line in the journal grows by an answer a round, so that a stop
-  loses one round of this batch.
-
-  Returns:
-    Whether anything was asked.
+  loses one round of this batch. Says whether anything was asked.
   """
   said = [_answers(samples, f) for f in functions]
   done = min(map(len, said))
@@ -98,6 +104,7 @@ def answer(
     ]
     for function, answers in zip(functions, said):
       samples.add(function.task_id, {"answers": answers})
+    bar.update(len(functions))
   return done < ROUNDS
 
 
