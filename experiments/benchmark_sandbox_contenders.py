@@ -35,7 +35,12 @@ class Cost:
 
 
 def tree_cpu_s() -> float:
-  """User and system seconds of this process and of all below it, so far.
+  """User and system seconds of this process and of all below it, so far."""
+  return below_cpu_s() + _used(resource.RUSAGE_SELF)
+
+
+def below_cpu_s() -> float:
+  """User and system seconds of all processes below this one, so far.
 
   Those that ended are in the count of whoever waited for them; of those that
   run /proc tells. So managers and zygotes count like the children they fork.
@@ -54,10 +59,12 @@ def tree_cpu_s() -> float:
     pid = below.pop()
     total += seconds[pid]
     below += children.get(pid, ())
-  for who in resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN:
-    usage = resource.getrusage(who)
-    total += usage.ru_utime + usage.ru_stime
-  return total
+  return total + _used(resource.RUSAGE_CHILDREN)
+
+
+def _used(who: int) -> float:
+  usage = resource.getrusage(who)
+  return usage.ru_utime + usage.ru_stime
 
 
 def timed(call: Callable, programs: int) -> tuple[object, Cost]:
